@@ -174,7 +174,7 @@ def _measure_calls() -> dict[str, float]:
     from millstream.protocol.remoting.command import HeaderType, RemotingCommand
     from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
     from millstream.protocol.remoting.messages.sends import SendAnswers
-    from millstream.proxy.grpc.message_encoder import MessageEncoder
+    from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
     from millstream.store.record_run import is_checked_run
 
     peer, topic = Address("127.0.0.1", 50312), TopicConfig("bench")
@@ -228,7 +228,7 @@ def _measure_calls() -> dict[str, float]:
     json_frames, binary_frames, remoting = frames_of(HeaderType.JSON), frames_of(HeaderType.BINARY), FrameDecoder()
     commands = list(remoting.feed(json_frames))
     answers = SendAnswers("7F00000100002A9F")
-    places = [(one, "0123456789ABCDEF0000000000000005", 0, 1_000 + one, 100_000 + 200 * one) for one in range(_BATCH)]
+    places = [(1_000 + one, 100_000 + 200 * one, 200, 1_700_000_000_005) for one in range(_BATCH)]
     record = encode_record(
         OutgoingMessage("bench", b"x" * 100, {"UNIQ_KEY": "0" * 32, "PGROUP": "bench", "BORN_TIMESTAMP": "1"}),
         queue_id=1, queue_offset=20_000, log_offset=1 << 30, store_timestamp_ms=1_700_000_000_005, store_host=peer,
@@ -243,19 +243,25 @@ def _measure_calls() -> dict[str, float]:
         end += len(records[-1])
     run, ends = b"".join(records), list(accumulate(map(len, records), initial=1 << 30))
     stands = [(ends[number], len(one), 0) for number, one in enumerate(records)]
+    run_encoder = RunEncoder("bench", "broker-a")
+    assert run_encoder.encode(run, stands, 1, 20_000, 1_700_000_000_009, 30_000) is not None
     return {
         "read_plain_send": _time_ns(lambda: read_plain_send(request)),
         "decode_headers": _time_ns(lambda: decoder.decode(next(following))),
         "read_request_head": _time_ns(lambda: read_request_head(headers)),
         "http2_call": _time_ns(exchange, batches) / _BATCH,
-        "json_request": _time_ns(lambda: list(remoting.feed(json_frames)), batches) / _BATCH,
+        "json_request": _time_ns(lambda: list(remoting.feed_runs(json_frames)), batches) / _BATCH,
         "binary_request": _time_ns(lambda: list(remoting.feed(binary_frames)), batches) / _BATCH,
         "ordinary_send": _time_ns(lambda: read_ordinary_sends(commands, 0, topic, peer), batches) / _BATCH,
         "plain_record": _time_ns(lambda: [writer.encode_plain(send, 20_000, 1 << 30) for send in sends], batches)
         / _BATCH,
         "checked_record": _time_ns(lambda: is_checked_run(run, stands, 20_000), batches) / _BATCH,
         "decoded_record": _time_ns(lambda: decode_run(run, stands), batches) / _BATCH,
-        "send_answer": _time_ns(lambda: answers.frames(places), batches) / _BATCH,
+        "delivered_record": _time_ns(
+            lambda: run_encoder.encode(run, stands, 1, 20_000, 1_700_000_000_009, 30_000), batches
+        )
+        / _BATCH,
+        "send_answer": _time_ns(lambda: answers.frames(sends, places), batches) / _BATCH,
         "delivered_message": _time_ns(lambda: message_encoder.frame(popped)),
     }
 

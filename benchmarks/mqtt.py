@@ -24,6 +24,7 @@ _LOADS = (
     ("fan", 100, 0),
     ("idle", 1000, 0),
     ("idle-lasting", 1000, 0),
+    ("reconnect", 1000, 0),
 )
 _OPTIONS = ("--mqtt-port", "0", "--amqp-port", "off", "--http-port", "off")
 _MOSQUITTO_PORT = 18_831

@@ -6,7 +6,7 @@ found by their lengths alone.
 
 KIND: `publish1` and `publish2` publish with that QoS; `through` has a subscriber with a session that lasts for each
 publisher; `fan` has one publisher of QoS 0 and CONNECTIONS subscribers; `idle` and `idle-lasting` connect and subscribe
-once each, and do nothing then.
+once each, and do nothing then; `reconnect` does so with sessions that last, closes all, and connects again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _RECEIVE_BYTES: Final = 1 << 18
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _FAN_WINDOW: Final = 20
 _AT_ONCE: Final = 200
+_PORTS_AN_ADDRESS: Final = 20_000
+_SETTLE_S: Final = 5.0
 
 
 def _text(text: bytes) -> bytes:
@@ -166,21 +168,39 @@ def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
     sender.socket.sendall(frame * _FAN_WINDOW)
 
 
-def _idle(address: tuple[str, int], count: int, pid: int, *, clean: bool) -> dict[str, float]:
-    before_bytes, before_s, began_s = _memory_bytes(pid), _cpu_s(pid), time.perf_counter()
+def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribes: bool) -> list[socket.socket]:
+    """So many clients, some at a time."""
     clients: list[socket.socket] = []
     for start in range(0, count, _AT_ONCE):
         some = []
         for number in range(start, min(start + _AT_ONCE, count)):
-            one = socket.create_connection(address)
+            # The ports of one source address do not suffice for many.
+            source = f"127.0.0.{2 + number // _PORTS_AN_ADDRESS}" if address[0].startswith("127.") else ""
+            one = socket.create_connection(address, source_address=(source, 0))
             name = f"idle-{os.getpid()}-{number}"
-            one.sendall(_connect(name, clean=clean) + _subscribe(f"b/{name}", 1))
+            one.sendall(_connect(name, clean=clean) + (_subscribe(f"b/{name}", 1) if subscribes else b""))
             some.append(one)
         for one in some:
-            left = 9
+            left = 9 if subscribes else 4
             while left:
-                left -= len(one.recv(left))
+                data = one.recv(left)
+                if not data:
+                    raise SystemExit("the server closed a connection")
+                left -= len(data)
         clients += some
+    return clients
+
+
+def _idle(address: tuple[str, int], count: int, pid: int, *, clean: bool, again: bool = False) -> dict[str, float]:
+    before_bytes = _memory_bytes(pid)
+    before_s, began_s = _cpu_s(pid), time.perf_counter()
+    clients = _connect_all(address, count, clean=clean, subscribes=True)
+    if again:
+        for one in clients:
+            one.close()
+        time.sleep(_SETTLE_S)
+        before_s, began_s = _cpu_s(pid), time.perf_counter()
+        clients = _connect_all(address, count, clean=clean, subscribes=False)
     seconds, spent_s = time.perf_counter() - began_s, _cpu_s(pid) - before_s
     time.sleep(1)
     found = {
@@ -197,6 +217,8 @@ def run_load(
     address: tuple[str, int], kind: str, connections: int, in_flight: int, seconds: float, pid: int
 ) -> dict[str, float]:
     """What one load found: messages a second and the processor time of server and load for each."""
+    if kind == "reconnect":
+        return _idle(address, connections, pid, clean=False, again=True)
     if kind.startswith("idle"):
         return _idle(address, connections, pid, clean=kind == "idle")
     load = _Load()

@@ -20,6 +20,8 @@ __all__ = ["AttackedServer", "Measured"]
 
 SETTLE_TIMEOUT_S = 15.0
 
+_PORTS = ("--mqtt-port", "0", "--amqp-port", "0", "--http-port", "0")
+
 _NOT_FOR_CLIENTS = re.compile(r"^(Traceback|ERROR|CRITICAL|E\d{4} )", re.MULTILINE)
 """What a log must not hold of a client's doings: stack traces and errors of the server."""
 
@@ -34,18 +36,21 @@ class Measured:
 
 
 class AttackedServer:
-    """Runs within its block; at its end the log and the bystander are judged. `grpc`, `broker` and `nameserver` are
-    its addresses."""
+    """Runs within its block; at its end the log and the bystander are judged. `grpc`, `broker`, `nameserver`, `mqtt`,
+    `amqp` and `http` are its addresses; `options` are further ones of quickstart."""
 
-    def __init__(self, run: ProgrammeRun) -> None:
+    def __init__(self, run: ProgrammeRun, *options: str) -> None:
         self._run = run
         self._log = run.scratch / "server.log"
         histories = run.scratch / "histories"
         histories.mkdir()
         self._resources = ExitStack()
-        self._process = self._resources.enter_context(ServerProcess(run.scratch / "data", log=self._log))
+        self._process = self._resources.enter_context(
+            ServerProcess(run.scratch / "data", options=(*_PORTS, *options), log=self._log)
+        )
         self.grpc = self._process.addresses.grpc
         self.broker, self.nameserver = self._process.addresses.broker, self._process.addresses.nameserver
+        self.mqtt, self.amqp, self.http = (self._process.addresses.protocols[name] for name in ("mqtt", "amqp", "http"))
         with BlockingClient(self._process.addresses.nameserver) as client:
             client.create_topic(TopicConfig("orders"))
             client.create_topic(TopicConfig("ordered", MessageType.FIFO))

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
+from crash.cold_kills import kill_inside_tiered_storage
+from crash.cold_restore import restore_a_lost_disk
 from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
 from crash.failovers import fail_over
@@ -21,6 +23,7 @@ from crash.malformed_input import send_malformed_input
 from crash.mutated_http2 import send_mutated_http2
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
+from crash.protocol_ports import attack_protocol_ports
 from crash.raft_faults import run_raft_groups
 from crash.slow_and_many import be_slow_and_many
 from crash.stepped_clock import step_the_clock
@@ -127,6 +130,8 @@ PROGRAMMES = {
     "S14": Programme("stepped-clock", step_the_clock),
     "S20": Programme("lost-disks", _moved_jobs),
     "S21": Programme("scaled-jobs", _scaled_jobs),
+    "S22": Programme("cold-kills", kill_inside_tiered_storage),
+    "S23": Programme("cold-restore", restore_a_lost_disk),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),
@@ -136,6 +141,7 @@ PROGRAMMES = {
     "X4": Programme("malformed-frames", send_malformed_frames),
     "X5": Programme("mutated-http2", send_mutated_http2),
     "X6": Programme("compiled-twins", compare_compiled_with_plain),
+    "X7": Programme("protocol-ports", attack_protocol_ports),
 }
 
 

@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
+from zlib import crc32
 
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
 from millstream.broker.queues.ledger import Ledger
-from millstream.broker.remoting.ordinary_sends import read_ordinary_sends, read_properties
+from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
 from millstream.model.errors import ConnectionFailed
 from millstream.model.handles import ReceiptHandle
-from millstream.model.message import Address, OutgoingMessage
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.checksum import checksum_property
@@ -55,9 +57,11 @@ from millstream.protocol.record_encoder import RecordEncoder
 from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand, decode_json, encode_header
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
-from millstream.protocol.remoting.send_shape import learn_shape
-from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
+from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
+from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.record_run import copy_records, is_checked_run
+from millstream.tiered.queue_records import GatheredRecords, places_of, split_records
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -288,7 +292,7 @@ def _remoting_frames(chance: random.Random) -> list[bytes]:
 
 
 def _run_remoting(data: bytes) -> object:
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(shapes=SendShapes(learns=True))
     commands: list[RemotingCommand] = []
     half = len(data) // 2
     try:
@@ -297,14 +301,16 @@ def _run_remoting(data: bytes) -> object:
     except ConnectionFailed as error:
         return commands, str(error)
     sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
-    places = [
-        (command.opaque, command.ext.get("i"), number, len(data) * number, int.from_bytes(data[:6], "big"))
-        for number, command in enumerate(commands)
-    ]
+    runs = list(FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(data))
+    accepted = [accept_run(run, _TOPIC, _PEER) for run in runs if isinstance(run, SendRun)]
+    places = [(len(data) * number, int.from_bytes(data[:6], "big"), 0, 0) for number in range(len(sends))]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
-    records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
-    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again, records
+    records = [
+        _outcome(encoder.encode_plain, send, number, len(data) << 20, b"m\x01o\x02" * (number % 2))
+        for number, send in enumerate(sends)
+    ]
+    return commands, decoder.held_bytes, sends, accepted, _ANSWERS.frames(sends, places), again, records
 
 
 _RECORD_PROPERTIES: Final = (
@@ -381,7 +387,9 @@ def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, ba
     popped_ms = (
         next((held.pop_time_ms for held in ledger.in_flight if held.queue_offset == offset), now_ms) - back // 30
     )
-    if what < 3:
+    if what == 2:
+        return ledger.deliver_run(ledger.cursor + back // 30, back % 4, now_ms, back)
+    if what < 2:
         return ledger.deliver(ledger.cursor + back // 30, now_ms, back)
     if what == 3:
         due = ledger.peek_due(now_ms)
@@ -438,6 +446,8 @@ def _runs(chance: random.Random) -> list[bytes]:
         log = b""
         for number in range(chance.randrange(2, 5)):
             held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
+            if chance.random() < 0.5:
+                held = {name: _text(chance) or "1" for name in (*_RECORD_PROPERTIES[:3], "PGROUP", "own")}
             message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
@@ -448,6 +458,7 @@ def _runs(chance: random.Random) -> list[bytes]:
 
 
 def _run_run(data: bytes) -> object:
+    walked = _outcome(walked_records, data, int.from_bytes(data[28:36]) & (1 << 62) - 1), _outcome(keys_of, data)
     places, at = [], 0
     while at + 36 <= len(data) and len(places) < 5:
         size, log_offset = (
@@ -457,9 +468,67 @@ def _run_run(data: bytes) -> object:
         places.append((log_offset & (1 << 62) - 1, size, 0))
         at += max(size, 36)
     if not places:
-        return None
+        return walked
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
+    checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
+    written = [_outcome(one.encode, data, places, len(data) % 3, 16_380, 1 << 40, 30_000) for one in _RUN_ENCODERS]
+    return walked, copied, checked, _outcome(decode_run, data, places), written
+
+
+_RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
+
+
+def _stretches(chance: random.Random) -> list[bytes]:
+    """Two to six records of several queues one behind the other, as the log has them."""
+    made = []
+    for _ in range(24):
+        log = b""
+        for number in range(chance.randrange(2, 7)):
+            held = {name: chance.choice(("1", "k1 k2", _text(chance))) for name in _KEY_NAMES if chance.random() < 0.5}
+            message = OutgoingMessage(
+                chance.choice(("orders", "x" * 140)),
+                chance.randbytes(chance.randrange(60)),
+                held,
+                system_flag=SystemFlag(chance.choice((0, 0, 0x8, 0xC, 0x80))),
+                born_host=chance.choice((_PEER, _PEER, Address("2001:db8::1", 8))),
+            )
+            log += encode_record(
+                message, queue_id=chance.randrange(2), queue_offset=7 + number, log_offset=(1 << 40) + len(log),
+                store_timestamp_ms=chance.randrange(1 << 43), store_host=_PEER,
+            )  # fmt: skip
+        made.append(log)
+    return made
+
+
+def _run_stretch(data: bytes) -> object:
+    """The records as they are, and once more with sizes and checksums put right, so that what is behind is read."""
+    return [_outcome(_gather, each) for each in (data, _mended(data))]
+
+
+def _mended(data: bytes) -> bytes:
+    """The bytes as one record that stands at the begin of its log, with the checksum that they should have."""
+    body = data[: -len(checksum_property(0))]
+    head = len(data).to_bytes(4, "big") + body[4:28] + (1 << 40).to_bytes(8, "big") + body[36:]
+    return head + checksum_property(crc32(head))
+
+
+def _gather(data: bytes) -> object:
+    gathered = GatheredRecords({"orders": 0, "x" * 140: 1 << 40}.get)
+    taken = gathered.take(data, 1 << 40)
+    found = []
+    for queue in gathered.finish():
+        for part in queue.parts:
+            blocks = [[getattr(block, name) for name in _BLOCK_FIELDS] for block in part.blocks]
+            found.append((queue.topic, queue.queue_id, part.size_bytes, sorted(part.keys), blocks))
+    records = split_records(data)
+    return taken, found, records and ([*map(bytes, records)], places_of(data))
+
+
+_KEY_NAMES: Final = ("KEYS", "UNIQ_KEY", "INNER_NUM", "TAGS")
+_BLOCK_FIELDS: Final = (
+    "raw", "records", "first_queue_offset", "next_queue_offset", "first_log_offset", "last_log_offset",
+    "first_stored_ms", "last_stored_ms",
+)  # fmt: skip
 
 
 def _run_shape(data: bytes) -> object:
@@ -472,8 +541,16 @@ def _run_shape(data: bytes) -> object:
         shape = learn_shape(data[: ends[0]], decode_json(data[: ends[0]]))
     except ConnectionFailed as error:
         return str(error)
-    found = [None if shape is None else shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
-    return found, read_properties(str(data[-40:], "latin-1")), checksum_property(int.from_bytes(data[:4], "big"))
+    if shape is None:
+        return None
+    found = [shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
+    commands = [None if record is None else shape.command(record) for record in found]
+    return (
+        found,
+        commands,
+        read_properties(str(data[-40:], "latin-1")),
+        checksum_property(int.from_bytes(data[:4], "big")),
+    )
 
 
 def _headers_of_sends(chance: random.Random) -> list[bytes]:
@@ -496,14 +573,17 @@ def _run_send(data: bytes) -> object:
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "ack": (_acks, _run_ack),
+    "amqp": (amqp_frames, run_amqp),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),
+    "mqtt": (mqtt_packets, run_mqtt),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),
     "send": (_sends, _run_send),
     "shape": (_headers_of_sends, _run_shape),
+    "stretch": (_stretches, _run_stretch),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -22,9 +22,11 @@ __all__ = [
     "KEYS",
     "NAMES",
     "WATERMARK_DELAY_S",
+    "WINDOW_S",
     "Event",
     "OperatorJob",
     "database_tables",
+    "differences",
     "expected_rows",
     "name_message",
 ]
@@ -39,12 +41,17 @@ KEYS: Final = 7
 WATERMARK_DELAY_S: Final = 5
 """Seconds by which event time stays behind the newest event."""
 
-_WINDOW_S: Final = 20
+WINDOW_S: Final = 20
+"""Seconds of event time of a window."""
+
 _START: Final = datetime(2026, 1, 1)
 
 _TAKES_BACK: Final = ("-U", "-D")
 _TOPICS: Final = ("sums", "windows", "joined", "matched")
 _FILES: Final = ("windows", "joined", "matched")
+_DEALT: Final = ("joined", "windows", "matched")
+"""Rows that each go to one of the databases, in this order: Spark plans each sink anew at every start of the job."""
+
 
 _SOURCES: Final = f"""
 CREATE TABLE {EVENTS} (id INT, k INT, v INT, ts TIMESTAMP(3),
@@ -61,7 +68,7 @@ _COLUMNS: Final = {
 _SELECTS: Final = {
     "sums": f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM {EVENTS} GROUP BY k",
     "windows": f"""SELECT k, DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss') AS began, COUNT(*) AS n, SUM(v) AS total
-  FROM TABLE(TUMBLE(TABLE {EVENTS}, DESCRIPTOR(ts), INTERVAL '{_WINDOW_S}' SECOND))
+  FROM TABLE(TUMBLE(TABLE {EVENTS}, DESCRIPTOR(ts), INTERVAL '{WINDOW_S}' SECOND))
   GROUP BY k, window_start, window_end""",
     "joined": f"SELECT e.id, n.word FROM {EVENTS} AS e JOIN {NAMES} AS n ON e.id = n.id",
     "matched": f"""SELECT k, low, high FROM {EVENTS} MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
@@ -113,7 +120,7 @@ class OperatorJob:
     databases: Sequence[SinkDatabase]
 
     def script(self) -> str:
-        """One query with all the operators, each into every kind of sink that takes its rows."""
+        """One query with all the operators, each into a topic, a database and, unless its rows change, files."""
         tables, inserts = [_SOURCES], []
         for name, sink, options in self._sinks():
             key = ", PRIMARY KEY (k) NOT ENFORCED" if name == "sums" and "jdbc" in options else ""
@@ -132,9 +139,8 @@ class OperatorJob:
             yield f"topic {name}", name, self._in_topic(client, name)
         for name in _FILES:
             yield f"files {name}", name, self._in_files(name)
-        for database in self.databases:
-            for name in _COLUMNS:
-                yield f"{database.name} {name}", name, database.rows(f"{self.output}_{name}")
+        for name, database in self._stored():
+            yield f"{database.name} {name}", name, database.rows(f"{self.output}_{name}")
 
     # inside
 
@@ -150,10 +156,16 @@ class OperatorJob:
         for name in _FILES:
             path = self.directory / self.output / name
             yield name, f"files_{name}", f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'json'"
+        for name, database in self._stored():
+            table = f"'connector' = 'jdbc', 'table-name' = '{self.output}_{name}', {database.options}"
+            yield name, f"{database.name}_{name}", table
+
+    def _stored(self) -> Iterator[tuple[str, SinkDatabase]]:
+        """The names of rows with a database that has them: changing rows are in all of them."""
         for database in self.databases:
-            for name in _COLUMNS:
-                table = f"'connector' = 'jdbc', 'table-name' = '{self.output}_{name}', {database.options}"
-                yield name, f"{database.name}_{name}", table
+            yield "sums", database
+        for number, name in enumerate(_DEALT):
+            yield name, self.databases[number % len(self.databases)]
 
     def _in_topic(self, client: BlockingClient, name: str) -> Rows:
         rows: Rows = Counter()
@@ -181,7 +193,7 @@ def expected_rows(events: Iterable[Event], named: Iterable[int], *, until: datet
     matched: Rows = Counter()
     for key, rows in by_key.items():
         for began, group in groupby(rows, _window_of):
-            if began + timedelta(seconds=_WINDOW_S) <= until:
+            if began + timedelta(seconds=WINDOW_S) <= until:
                 windows[key, f"{began:%Y-%m-%d %H:%M:%S}", *_count_and_total(list(group))] += 1
         matched.update(_matches([one for one in rows if one.moment <= until]))
     return {
@@ -192,8 +204,20 @@ def expected_rows(events: Iterable[Event], named: Iterable[int], *, until: datet
     }
 
 
+def differences(found: Iterable[tuple[str, str, Rows]], wanted: Mapping[str, Rows]) -> Iterator[tuple[str, str, Rows]]:
+    """Of each sink of `OperatorJob.found` that has other rows than wanted: what it is, the difference, and which rows.
+
+    The difference is "too much" or "missing". A name that is not in `wanted` is not looked at.
+    """
+    for sink, name, rows in found:
+        if name in wanted and rows != wanted[name]:
+            for words, those in (("too much", rows - wanted[name]), ("missing", wanted[name] - rows)):
+                if those:
+                    yield sink, words, those
+
+
 def _window_of(event: Event) -> datetime:
-    return event.moment - timedelta(seconds=event.id % _WINDOW_S)
+    return event.moment - timedelta(seconds=event.id % WINDOW_S)
 
 
 def _count_and_total(events: Sequence[Event]) -> tuple[int, int]:

@@ -4,80 +4,116 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import datetime, timedelta
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from crash.job_cluster import JobCluster
-from crash.operator_job import (
-    EVENTS,
-    KEYS,
-    NAMES,
-    WATERMARK_DELAY_S,
-    Event,
-    OperatorJob,
-    database_tables,
-    expected_rows,
-    name_message,
-)
+from crash.event_feed import EventFeed
+from crash.job_cluster import JobCluster, make_class_archive
+from crash.operator_job import EVENTS, NAMES, OperatorJob, database_tables, differences
 from crash.programme import ProgrammeRun, scratch_directory
-from crash.sink_databases import POSTGRESQL_SKIPPED, Rows, SinkDatabase, postgresql, sqlite
+from crash.sink_databases import MARIADB_SKIPPED, POSTGRESQL_SKIPPED, SinkDatabase, mariadb, postgresql, sqlite
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import TopicConfig
 
-__all__ = ["kill_scaled_jobs"]
+__all__ = ["SCALING", "Life", "kill_scaled_jobs", "rounds_of_lives"]
 
 _CAMPAIGN_ROUNDS: Final = 50
-"""Rounds over one topic and one checkpoint; then both begin anew, so that comparing stays cheap."""
+"""Rounds over one cluster, one topic and one checkpoint; then all begin anew, so that comparing stays cheap."""
 
-_EVENTS_A_ROUND: Final = 40
-_TASKS: Final = (2, 5, 1)
+_EVENTS_BEFORE: Final = 12
+"""Events that a round sends before it breaks something, and as many behind it."""
+
 _QUEUES: Final = (4, 8)
-_KINDS: Final = ("driver", "executor", "worker", "broker", "server")
+
+
+class Life(NamedTuple):
+    """How a job runs from one scaling to the next."""
+
+    tasks: int
+    is_on_cluster: bool
+
+
+_LIVES: Final = (Life(2, False), Life(5, True), Life(1, False), Life(2, True), Life(5, False), Life(1, True))
+"""In this order and over again: 2, 5 and 1 tasks, each of them beside the driver and on Spark's cluster."""
+
+SCALING: Final = "scaling"
+_BESIDE_DRIVER: Final = (*["worker"] * 5, *["broker"] * 4, "server")
+_ON_CLUSTER: Final = (*["executor"] * 4, *["worker"] * 3, *["broker"] * 2, "server")
+_DRIVERS: Final = ("driver", "java")
+"""What is killed in a life, in an order of chance, with one of the last two by turns.
+
+Few kills start a driver anew, as that takes most of the time.
+"""
+
+_SECOND_KILL_SHARE: Final = 0.2
+"""Of the rounds; in these another kill comes while the job has not yet got over the first."""
+
 _MOMENTS: Final = ("now", "planned", "sent", "hidden", "committed", "noted")
 """What a kill waits for; see `_Campaign._seen`."""
 
-_MOMENT_LIMIT_S: Final = 120.0
-"""Seconds that a kill waits for its moment."""
+_MOMENT_LIMIT_S: Final = 10.0
+"""Seconds that a kill waits for its moment. A micro-batch may pass one unseen; then it is any other moment."""
 
-_PROGRESS_LIMIT_S: Final = 900.0
+_PROGRESS_LIMIT_S: Final = 600.0
 """Seconds in which a job must have read all that was sent, whatever was killed."""
 
+_DEATH_LIMIT_S: Final = 30.0
 _POLL_S: Final = 0.02
-_LOOK_S: Final = 1.0
-_LONG_AGO: Final = datetime(1970, 1, 1)
+_LOOK_S: Final = 0.25
 _KILLS, _CLEAN = "kills", "clean"
 
 
 def kill_scaled_jobs(run: ProgrammeRun) -> None:
-    """S21. 6 rounds (CI), 50 (full), 1,000 (soak).
+    """S21. 50 rounds (CI), 1,000 (full), 10,000 (soak).
 
-    A round sends events and kills, at a moment of chance in the micro-batch that they make: the job's driver or its
-    Java, an executor of Spark's cluster, a Python worker, the broker or the job server; in each third round another one
-    of them a moment later. Before each third round the job is paused and resumed with another number of tasks, on
-    Spark's cluster and beside its driver by turns; half-way its topic gets more queues. At the end all sinks have what
-    plain Python makes of the messages, and so have those of a second job that nobody disturbs.
+    A round sends events, breaks one thing at a moment of chance in the micro-batch that they make, sends as many events
+    again, and waits until the job has read them all. It kills the job's driver or its Java, an executor of Spark's
+    cluster, a Python worker, the broker or the job server, each fifth round another one of them a moment later; or it
+    pauses the job and resumes it with another number of tasks, on Spark's cluster and beside its driver by turns.
+    Half-way the topic gets more queues. Behind each scaling and at the end all sinks have what plain Python makes of
+    the messages; at the end so have those of a second job that nobody disturbs.
     """
-    rounds = run.by_size(6, 50, 1_000)
+    rounds = run.by_size(50, 1_000, 10_000)
+    make_class_archive()
+    began_s = time.monotonic()
     for first in range(0, rounds, _CAMPAIGN_ROUNDS):
         _run_campaign(run, min(_CAMPAIGN_ROUNDS, rounds - first))
+        run.counts["seconds_a_round"] = round((time.monotonic() - began_s) / max(1, run.counts.get("rounds", 0)), 1)
+
+
+def rounds_of_lives(chance: random.Random) -> Iterator[tuple[Life, str]]:
+    """Without end, of each round the life that it is in and what it breaks; the last of each life is a scaling."""
+    for number, life in enumerate(cycle(_LIVES)):
+        kinds = [*_kills_of(life), _DRIVERS[number // 2 % 2]]
+        chance.shuffle(kinds)
+        for kind in (*kinds, SCALING):
+            yield life, kind
+
+
+def _kills_of(life: Life) -> tuple[str, ...]:
+    return _ON_CLUSTER if life.is_on_cluster else _BESIDE_DRIVER
 
 
 def _run_campaign(run: ProgrammeRun, rounds: int) -> None:
     with scratch_directory() as root:
         with ExitStack() as running:
             tables = database_tables([_KILLS, _CLEAN])
-            server = running.enter_context(postgresql(tables))
-            if server is None:
-                run.counts[POSTGRESQL_SKIPPED] = 1
+            databases = [sqlite(root, tables)]
+            for start, skipped in ((postgresql, POSTGRESQL_SKIPPED), (mariadb, MARIADB_SKIPPED)):
+                server = running.enter_context(start(tables))
+                if server is None:
+                    run.counts[skipped] = 1
+                else:
+                    databases.append(server)
             cluster = JobCluster(root, running)
             client = running.enter_context(BlockingClient(cluster.nameserver))
-            databases = [sqlite(root, tables), *([server] if server is not None else [])]
             campaign = _Campaign(run, root, cluster, client, databases)
             campaign.kill_and_compare(rounds)
         # Not while the files change that are to be kept.
@@ -86,7 +122,7 @@ def _run_campaign(run: ProgrammeRun, rounds: int) -> None:
 
 
 class _Campaign:
-    """One job and its topics, from the first round to the comparison."""
+    """One job and its topics, from the first round to the last comparison."""
 
     def __init__(
         self,
@@ -103,79 +139,76 @@ class _Campaign:
         self._databases = databases
         self._jobs = {name: OperatorJob(name, root, databases) for name in (_KILLS, _CLEAN)}
         self._rounds_log = root / "rounds.log"
-        self._events: list[Event] = []
-        self._named: list[int] = []
-        self._until = _LONG_AGO
-        """The event time that has come for sure."""
-
-        self._used = dict.fromkeys(_KINDS, 0)
-        self._tasks = 0
-        self._is_on_cluster = True
+        self._feed = EventFeed(client, run.random)
 
     def kill_and_compare(self, rounds: int) -> None:
         """All rounds, or those up to the first from which the job does not go on; then the comparison."""
         self._client.create_topic(TopicConfig(EVENTS, read_queues=_QUEUES[0], write_queues=_QUEUES[0]))
         self._client.create_topic(TopicConfig(NAMES, read_queues=2, write_queues=2))
-        self._submit(_KILLS, self._settings())
-        self._send(_EVENTS_A_ROUND)
+        schedule = rounds_of_lives(self._run.random)
+        life, kind = next(schedule)
+        self._submit(_KILLS, self._settings(life))
+        self._feed.send(_EVENTS_BEFORE)
         if not self._has_read_all("the start"):
             return
         for number in range(rounds):
-            if number % 3 == 1:
-                self._rescale()
             if number == rounds // 2:
                 self._client.add_queues(EVENTS, _QUEUES[1])
                 self._note(f"{EVENTS} has {_QUEUES[1]} queues")
-            self._round(number)
-            if not self._has_read_all(f"round {number}"):
+            following = next(schedule)
+            if not self._round(number, kind, life, following[0]):
                 return
-            found = self._ask(lambda: self._cluster.jobs.describe(_KILLS))
-            trouble = found["failures"][-1]["message"] if found["failures"] else ""
-            self._note(f"round {number} is over; {found['restarts']} restarts so far; {trouble}")
-            self._run.count("rounds")
-        self._close_windows()
-        self._compare(_KILLS)
-        if not self.failures:
+            if kind == SCALING and not self._compare(_KILLS, f"behind round {number}"):
+                return
+            life, kind = following
+        if self._compare(_KILLS, "at the end"):
             self._ask(lambda: self._cluster.jobs.change(_KILLS, "pause"))
             self._submit(_CLEAN, {"parallelism.default": "2"})
-            self._compare(_CLEAN)
+            self._compare(_CLEAN, "at the end")
 
     # inside
 
-    def _round(self, number: int) -> None:
-        before = {moment: self._seen(moment) for moment in _MOMENTS}
-        self._send(_EVENTS_A_ROUND)
-        kinds = [kind for kind in _KINDS if self._is_on_cluster or kind != "executor"]
-        self._run.random.shuffle(kinds)
-        kinds.sort(key=self._used.__getitem__)
-        for kind in kinds[: 2 if number % 3 == 2 else 1]:
-            moment = self._run.random.choice(_MOMENTS)
-            self._wait_for(moment, before[moment])
-            time.sleep(self._run.random.choice((0.0, 0.0, 0.05, 0.3, 1.0)))
-            self._used[kind] += 1
+    def _round(self, number: int, kind: str, life: Life, next_life: Life) -> bool:
+        """Whether the job has read what was sent before and behind the break."""
+        began_s = time.monotonic()
+        moment = self._run.random.choice(_MOMENTS)
+        before = self._seen(moment)
+        self._feed.send(_EVENTS_BEFORE)
+        is_met = self._wait_for(moment, before)
+        if not is_met:
+            self._run.count("missed_moments")
+        time.sleep(self._run.random.choice((0.0, 0.0, 0.05, 0.3)))
+        waited_s = time.monotonic() - began_s
+        broken = [kind]
+        if kind == SCALING:
+            self._rescale(next_life)
+        else:
             self._kill(kind)
-            self._note(f"round {number}: {kind} killed when {moment}")
-
-    def _send(self, count: int) -> None:
-        """Messages of rising event time, one after the other: so none is late, whatever queue it comes to."""
-        for id in range(len(self._events), len(self._events) + count):
-            event = Event(id, self._run.random.randrange(KEYS), self._run.random.randrange(100))
-            self._events.append(event)
-            self._client.send(event.message())
-            if self._run.random.random() < 0.7:
-                self._named.append(id)
-                self._client.send(name_message(id))
+            if self._run.random.random() < _SECOND_KILL_SHARE:
+                time.sleep(self._run.random.choice((0.0, 0.3, 1.0, 3.0)))
+                broken.append(self._run.random.choice((*_kills_of(life), *_DRIVERS)))
+                self._kill(broken[1])
+        self._feed.send(_EVENTS_BEFORE)
+        if not self._has_read_all(f"round {number}, {' and '.join(broken)}"):
+            return False
+        found = self._ask(lambda: self._cluster.jobs.describe(_KILLS))
+        words = f"{' and '.join(broken)} when {moment if is_met else 'anything'}, {life}"
+        took_s = time.monotonic() - began_s
+        self._note(f"round {number}: {words}: {waited_s:.1f} of {took_s:.1f} s before; {found['restarts']} restarts")
+        self._run.count("rounds")
+        return True
 
     def _kill(self, kind: str) -> None:
         match kind:
             case "broker" | "server":
                 part = "jobs" if kind == "server" else kind
                 self._cluster.kill(part)
-                time.sleep(self._run.random.choice((0.0, 1.0, 5.0)))
+                time.sleep(self._run.random.choice((0.0, 0.5, 3.0)))
                 self._cluster.start(part)
             case "driver":
-                python = self._run.random.random() < 0.5
-                self._kill_one(self._cluster.drivers if python else self._cluster.java_of_drivers)
+                self._kill_one(self._cluster.drivers)
+            case "java":
+                self._kill_one(self._cluster.java_of_drivers)
             case "executor":
                 self._kill_one(self._cluster.executors)
             case _:
@@ -183,29 +216,37 @@ class _Campaign:
         self._run.count(f"{kind}_kills")
 
     def _kill_one(self, find: Callable[[], Sequence[int]]) -> None:
-        """One of chance; those that are just being started are waited for."""
+        """One of chance, which is dead when this returns; those that are just being started are waited for."""
         limit_s = time.monotonic() + _PROGRESS_LIMIT_S
-        while not (found := find()):
-            if time.monotonic() > limit_s:
-                self.failures.append(f"nothing to kill was started: {find.__name__}")
-                return
-            time.sleep(_LOOK_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._run.random.choice(sorted(found)), signal.SIGKILL)
+        while time.monotonic() < limit_s:
+            if found := sorted(find()):
+                pid = self._run.random.choice(found)
+                # One that ends by itself just now is no kill.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self._wait_for_death(pid, find)
+                    return
+            time.sleep(_POLL_S)
+        self.failures.append(f"nothing to kill was started: {find.__name__}")
 
-    def _rescale(self) -> None:
-        self._tasks = (self._tasks + 1) % len(_TASKS)
-        self._is_on_cluster = not self._is_on_cluster
-        settings = self._settings()
+    def _wait_for_death(self, pid: int, find: Callable[[], Sequence[int]]) -> None:
+        limit_s = time.monotonic() + _DEATH_LIMIT_S
+        while pid in find():
+            if time.monotonic() > limit_s:
+                self.failures.append(f"the process {pid} of {find.__name__} lives on after kill -9")
+                return
+            time.sleep(_POLL_S)
+
+    def _rescale(self, life: Life) -> None:
+        settings = self._settings(life)
         self._ask(lambda: self._cluster.jobs.change(_KILLS, "pause"))
         self._ask(lambda: self._cluster.jobs.update(_KILLS, text=None, settings=settings, apply=True))
         self._ask(lambda: self._cluster.jobs.change(_KILLS, "resume"))
-        self._run.count("rescaled")
-        self._note(f"resumed with {settings}")
+        self._run.count("scalings")
 
-    def _settings(self) -> dict[str, str]:
-        tasks = {"parallelism.default": str(_TASKS[self._tasks])}
-        return tasks | ({"spark.master": self._cluster.master} if self._is_on_cluster else {})
+    def _settings(self, life: Life) -> dict[str, str]:
+        tasks = {"parallelism.default": str(life.tasks)}
+        return tasks | ({"spark.master": self._cluster.master} if life.is_on_cluster else {})
 
     def _submit(self, name: str, settings: dict[str, str]) -> None:
         self._jobs[name].create_topics(self._client)
@@ -244,29 +285,31 @@ class _Campaign:
             case _:
                 return frozenset()
 
-    def _wait_for(self, moment: str, before: frozenset[Hashable]) -> None:
-        limit_s = time.monotonic() + (_MOMENT_LIMIT_S if moment != "now" else 0.0)
-        while time.monotonic() < limit_s:
+    def _wait_for(self, moment: str, before: frozenset[Hashable]) -> bool:
+        """Whether the moment was seen in time."""
+        limit_s = time.monotonic() + _MOMENT_LIMIT_S
+        while moment != "now":
             # Files and directories go while they are looked for.
             with contextlib.suppress(FileNotFoundError):
                 if not self._seen(moment) <= before:
-                    return
+                    return True
+            if time.monotonic() > limit_s:
+                return False
             time.sleep(_POLL_S)
+        return True
 
     def _has_read_all(self, what: str) -> bool:
         """Whether what needs no later events stands in all sinks in time; nothing may be there twice."""
-        wanted = self._expected()
+        wanted = self._feed.expected()
         early = {name: wanted[name] for name in ("sums", "joined")}
-        return self._comes_true(lambda: self._is_equal(_KILLS, early, what), what, _KILLS)
+        return self._comes_true(lambda: self._is_there(_KILLS, early, what), what, _KILLS)
 
-    def _is_equal(self, job: str, wanted: dict[str, Rows], what: str) -> bool:
+    def _is_there(self, job: str, wanted: dict[str, Any], what: str) -> bool:
         """Whether the sinks have these rows; a row too much that is never taken back is a failure."""
-        for sink, name, rows in self._jobs[job].found(self._client):
-            if name in wanted and rows != wanted[name]:
-                if name != "sums" and (extra := rows - wanted[name]):
-                    words = f"{what}: {sink} has {extra.total()} rows too much, such as {next(iter(extra))}"
-                    self.failures.append(words)
-                return False
+        for sink, words, rows in differences(self._jobs[job].found(self._client), wanted):
+            if words == "too much" and not sink.endswith("sums"):
+                self.failures.append(f"{what}: {sink} has {rows.total()} rows too much, such as {next(iter(rows))}")
+            return False
         return True
 
     def _comes_true(self, is_there: Callable[[], bool], what: str, job: str) -> bool:
@@ -280,29 +323,21 @@ class _Campaign:
                 self.failures.append(f"{what}: the job {job} is {state['state']} and did not go on: {last}")
                 return False
             time.sleep(_LOOK_S)
-        return True
+        return not self.failures
 
-    def _close_windows(self) -> None:
-        """An event of a key of its own for each queue, so late that all windows before it are over."""
-        first = len(self._events) + 1_000
-        for number, queue in enumerate(self._client.queues(EVENTS)):
-            event = Event(first + number, -1, 0)
-            self._events.append(event)
-            self._client.send_many([event.message()], queue=queue)
-        self._until = Event(first, -1, 0).moment - timedelta(seconds=WATERMARK_DELAY_S)
-
-    def _expected(self) -> dict[str, Rows]:
-        return expected_rows(self._events, self._named, until=self._until)
-
-    def _compare(self, job: str) -> None:
-        wanted = self._expected()
-        what = f"the comparison of {job}"
-        is_equal = self._comes_true(lambda: self._is_equal(job, wanted, what), what, job)
-        for sink, name, rows in self._jobs[job].found(self._client):
-            self._run.count("rows", rows.total())
-            for words, those in (("too much", rows - wanted[name]), ("missing", wanted[name] - rows)):
-                if those and not is_equal:
-                    self.failures.append(f"{what}: {sink}: {those.total()} rows {words}, such as {next(iter(those))}")
+    def _compare(self, job: str, when: str) -> bool:
+        """Whether all sinks have all rows, those of windows and matches included; closes the windows of the kills."""
+        if job == _KILLS:
+            self._feed.close_windows()
+        wanted = self._feed.expected()
+        what = f"the comparison of {job} {when}"
+        if self._comes_true(lambda: self._is_there(job, wanted, what), what, job):
+            self._run.count("comparisons")
+            self._run.count("rows", sum(rows.total() for _, _, rows in self._jobs[job].found(self._client)))
+            return True
+        for sink, words, rows in differences(self._jobs[job].found(self._client), wanted):
+            self.failures.append(f"{what}: {sink}: {rows.total()} rows {words}, such as {next(iter(rows))}")
+        return False
 
     def _note(self, words: str) -> None:
         with self._rounds_log.open("a") as log:

@@ -1,4 +1,4 @@
-"""The databases that jobs write to: a file of SQLite, and a PostgreSQL server where the machine has one."""
+"""The databases that jobs write to: a file of SQLite, and PostgreSQL and MariaDB where the machine has a server."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import contextlib
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
-__all__ = ["POSTGRESQL_SKIPPED", "Rows", "SinkDatabase", "postgresql", "sqlite"]
+__all__ = ["MARIADB_SKIPPED", "POSTGRESQL_SKIPPED", "Rows", "SinkDatabase", "mariadb", "postgresql", "sqlite"]
 
 POSTGRESQL_SKIPPED: Final = "postgresql_skipped"
 """The count that says that this machine has no PostgreSQL server."""
+
+MARIADB_SKIPPED: Final = "mariadb_skipped"
+"""The count that says that this machine has no MariaDB server."""
 
 TABLES: Final = (
     "CREATE TABLE added (id INTEGER, word TEXT)",
@@ -58,24 +62,27 @@ class _Sqlite:
 
 
 @dataclass(frozen=True)
-class _Postgresql:
-    given: dict[str, str]
-    name: str = "postgresql"
+class _Server:
+    """A server that a driver of Python's database interface talks to."""
+
+    name: str
+    given: Mapping[str, str]
+    connect: Callable[[Mapping[str, str]], Any]
 
     @property
     def options(self) -> str:
         return ", ".join(f"'{name}' = '{value}'" for name, value in self.given.items())
 
     def rows(self, table: str) -> Rows:
-        return Counter(self.run(f"SELECT * FROM {table}"))
+        return Counter(tuple(row) for row in self.run(f"SELECT * FROM {table}"))
 
-    def run(self, statement: str) -> list[tuple[Any, ...]]:
-        import psycopg
-
-        url = self.given["url"].removeprefix("jdbc:")
-        with psycopg.connect(url, user=self.given["username"], password=self.given["password"]) as connection:
-            cursor = connection.execute(statement)
-            return cursor.fetchall() if cursor.description else []
+    def run(self, statement: str) -> Sequence[Sequence[Any]]:
+        with contextlib.closing(self.connect(self.given)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            found: Sequence[Sequence[Any]] = cursor.fetchall() if cursor.description else []
+            connection.commit()
+            return found
 
 
 def sqlite(directory: Path, tables: Sequence[str] = TABLES) -> SinkDatabase:
@@ -90,18 +97,53 @@ def sqlite(directory: Path, tables: Sequence[str] = TABLES) -> SinkDatabase:
 @contextlib.contextmanager
 def postgresql(tables: Sequence[str] = TABLES) -> Iterator[SinkDatabase | None]:
     """A server of its own with the tables that these statements make; None where the machine has none."""
+    with _running("running_postgresql", _connect_to_postgresql, tables) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def mariadb(tables: Sequence[str] = TABLES) -> Iterator[SinkDatabase | None]:
+    """The same of MariaDB."""
+    with _running("running_mariadb", _connect_to_mariadb, tables) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _running(
+    start: str, connect: Callable[[Mapping[str, str]], Any], tables: Sequence[str]
+) -> Iterator[SinkDatabase | None]:
+    """The server that the tests start with this function of `database_servers`."""
     import pytest
 
     sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    from database_servers import running_postgresql
+    import database_servers
 
     with contextlib.ExitStack() as stack:
         try:
-            server = stack.enter_context(running_postgresql())
+            server = stack.enter_context(getattr(database_servers, start)())
         except pytest.skip.Exception:
             yield None
             return
-        found = _Postgresql(dict(server.options))
+        found = _Server(server.kind, dict(server.options), connect)
         for statement in tables:
             found.run(statement)
         yield found
+
+
+def _connect_to_postgresql(given: Mapping[str, str]) -> Any:
+    import psycopg
+
+    return psycopg.connect(given["url"].removeprefix("jdbc:"), user=given["username"], password=given["password"])
+
+
+def _connect_to_mariadb(given: Mapping[str, str]) -> Any:
+    import pymysql
+
+    place = urlsplit(given["url"].removeprefix("jdbc:"))
+    return pymysql.connect(
+        host=place.hostname,
+        port=place.port or 0,
+        user=given["username"],
+        password=given["password"],
+        database=place.path.removeprefix("/"),
+    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from crash.attacked_server import AttackedServer
 from crash.http2 import Http2Connection, grpc_message, request_headers
+from crash.measured_attack import measure_attack
 from crash.programme import ProgrammeRun
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
@@ -27,11 +27,7 @@ UNREAD_BYTES = 640 * 1024 * 1024
 HALF_REQUEST_BYTES = 512 * 1024 * 1024
 """The same for requests that do not end."""
 
-LEFT_BYTES = 64 * 1024 * 1024
-"""How much more memory than after a first attack may be held after a second one like it."""
-
 _LARGE_BODY = bytes(1024 * 1024)
-_PATIENCE_S = 60.0
 
 
 def be_slow_and_many(run: ProgrammeRun) -> None:
@@ -61,32 +57,8 @@ class _Attack:
         self._tasks: list[asyncio.Task[object]] = []
 
     async def measured(self, name: str, attack: Callable[[], Awaitable[None]], limit_bytes: int) -> None:
-        """Attack twice, hold the server's memory against the limit, and let go. What the allocator keeps after the
-        first time is not held against the server; what is more after the second is."""
-        before = self._server.measure()
-        most_bytes, left_bytes = 0, list[int]()
-        may_stay_bytes = before.memory_bytes
-        for _ in range(2):
-            await attack()
-            most_bytes = max(most_bytes, self._server.measure().memory_bytes - before.memory_bytes)
-            await self._let_go()
-            left_bytes.append(await self._freed(may_stay_bytes + LEFT_BYTES))
-            may_stay_bytes = left_bytes[0]
-        self._run.counts[f"{name}_kib"] = most_bytes // 1024
-        if most_bytes > limit_bytes:
-            self._run.fail(f"{name}: the server took {most_bytes:,} bytes; {limit_bytes:,} are the limit")
-        if left_bytes[1] - left_bytes[0] > LEFT_BYTES:
-            self._run.fail(f"{name}: a second time left {left_bytes[1] - left_bytes[0]:,} bytes more")
-        left = self._server.measure().descriptors - before.descriptors
-        if left > 8:
-            self._run.fail(f"{name}: {left} descriptors are left")
-
-    async def _freed(self, limit_bytes: int) -> int:
-        """The server's memory once it is within the limit, or after a time: what streams held is freed by and by."""
-        give_up_s = time.monotonic() + _PATIENCE_S
-        while (held_bytes := self._server.measure().memory_bytes) > limit_bytes and time.monotonic() < give_up_s:  # noqa: ASYNC110
-            await asyncio.sleep(0.5)
-        return held_bytes
+        """Attack twice, within the limit."""
+        await measure_attack(self._run, self._server, name, attack, self._let_go, limit_bytes)
 
     async def _let_go(self) -> None:
         for task in self._tasks:

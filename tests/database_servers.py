@@ -95,7 +95,7 @@ def running_mariadb() -> Iterator[DatabaseServer]:
         # What mariadb-install-db does, which wants a program that not every package brings.
         system = ["CREATE DATABASE IF NOT EXISTS mysql;", "USE mysql;", "SET @auth_root_socket = NULL;"]
         system += [script.read_text() for script in scripts]
-        basics = [mariadbd, "--no-defaults", f"--datadir={data}", "--innodb-buffer-pool-size=32M"]
+        basics = [mariadbd, "--no-defaults", f"--datadir={data}", f"--tmpdir={data}", "--innodb-buffer-pool-size=32M"]
         _run([*basics, "--bootstrap"], user, "\n".join(system))
         first = directory / "first.sql"
         first.write_text(

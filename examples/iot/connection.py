@@ -8,9 +8,17 @@ from typing import cast
 
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_acknowledgement, encode_packet, encode_publish
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
-from millstream.protocol.mqtt.packets import Acknowledgement, Connack, Connect, Publish, Suback, Subscribe, Subscription
+from millstream.protocol.mqtt.packets import (
+    Acknowledgement,
+    Connack,
+    Connect,
+    Publish,
+    Suback,
+    Subscribe,
+    TopicSubscription,
+)
 
 __all__ = ["MAX_UNDER_WAY", "Connection", "ConnectionEnded"]
 
@@ -31,7 +39,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, client_id: str, on_message: Callable[[Publish], None] | None = None) -> None:
         self._client_id = client_id
         self._on_message = on_message
-        self._decoder = FrameDecoder(_MAX_PACKET_BYTES)
+        self._decoder = PacketFrames(_MAX_PACKET_BYTES)
         self._answer: asyncio.Future[object] | None = None
         self._room = asyncio.Semaphore(MAX_UNDER_WAY)
         self._end: Exception | None = None
@@ -57,7 +65,7 @@ class Connection(asyncio.Protocol):
 
     async def subscribe(self, topic_filter: str) -> None:
         """Have the messages of a filter come to `on_message`."""
-        wanted = Subscribe(1, [Subscription(topic_filter, 1)])
+        wanted = Subscribe(1, [TopicSubscription(topic_filter, 1)])
         answer = await self._ask(encode_packet(wanted, _VERSION))
         if not isinstance(answer, Suback) or answer.reasons[0] >= 0x80:
             raise ConnectionEnded(f"The server refused the filter {topic_filter}: {answer}.")

@@ -30,6 +30,9 @@ __all__ = [
 HOT_MODULES: Final = (
     "millstream.broker.queues.ledger",
     "millstream.broker.remoting.ordinary_sends",
+    "millstream.protocol.amqp.connection",
+    "millstream.protocol.amqp.content_intake",
+    "millstream.protocol.amqp.frames",
     "millstream.protocol.checksum",
     "millstream.protocol.grpc.plain_ack",
     "millstream.protocol.grpc.plain_send",
@@ -41,6 +44,8 @@ HOT_MODULES: Final = (
     "millstream.protocol.http2.sending",
     "millstream.protocol.http2.stream",
     "millstream.protocol.message_run",
+    "millstream.protocol.mqtt.decoding",
+    "millstream.protocol.mqtt.frames",
     "millstream.protocol.record_encoder",
     "millstream.protocol.remoting.command",
     "millstream.protocol.remoting.frame",
@@ -48,8 +53,11 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.send_shape",
     "millstream.proxy.grpc.message_encoder",
     "millstream.proxy.grpc.plain_sends",
+    "millstream.store.index.key_index",
+    "millstream.store.index.record_keys",
     "millstream.store.record_run",
     "millstream.store.write_batch",
+    "millstream.tiered.queue_records",
     "millstream.transport.grpc.call",
 )
 

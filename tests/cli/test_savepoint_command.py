@@ -24,7 +24,7 @@ def test_a_savepoint_is_written_and_described(job: Path, tmp_path: Path, capsys:
     assert main(["job", "savepoint", str(job), str(tmp_path / "saved"), "--name", "first"]) == 0
     written = capsys.readouterr().out
     assert "Savepoint first of job job" in written
-    assert "Query t: has not run" in written
+    assert "Query t: no micro-batch of its own" in written
     assert main(["job", "savepoint", "--describe", str(tmp_path / "saved")]) == 0
     assert capsys.readouterr().out == written
     assert main(["job", "savepoint", "--describe", str(tmp_path / "saved"), "-o", "json"]) == 0

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from commands import Ran, run
 
-from millstream.broker import cold_tier
+from millstream.broker import cold_tier, column_copies
+from millstream.broker.broker import Broker
 from millstream.broker.cold_tier import ColdTier
 from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, Tiered, Tls
 from millstream.server.separate import SeparateRole
@@ -41,17 +42,24 @@ class Servers:
         return found
 
     @property
-    def cold(self) -> ColdTier:
+    def broker(self) -> Broker:
         assert self._broker.broker_role is not None
-        return self._broker.broker_role.broker.cold
+        return self._broker.broker_role.broker
+
+    @property
+    def cold(self) -> ColdTier:
+        return self.broker.cold
 
     async def fill(self) -> None:
         """Ten messages, all of them uploaded."""
         assert (await self.run("topic", "create", "orders", "--queues", "1")).code == 0
         for number in range(10):
             assert (await self.run("produce", "orders", f"message {number}")).code == 0
-        assert self._broker.broker_role is not None
-        self._broker.broker_role.broker.maintenance.store.flush()
+        await self.upload()
+
+    async def upload(self) -> None:
+        """Bring all up."""
+        self.broker.maintenance.store.flush()
         self.cold._uploaded_s = -1e9
         await self.cold.upload_due()
 
@@ -88,6 +96,35 @@ async def test_status_and_verify_tell_what_is_in_the_store_and_whether_it_is_who
     damaged = await servers.run("tiered", "verify", "broker-a")
     assert damaged.code == 1
     assert one.key in damaged.out
+
+
+async def test_a_topic_with_columns_is_copied_and_shown(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_copies, "COPY_INTERVAL_S", 1e6)
+    words = ("topic", "create", "orders", "--queues", "1", "--columns", "id BIGINT, price DECIMAL(10, 2)")
+    assert (await servers.run(*words)).code == 0
+    for body in ('{"id": 1, "price": "2.50"}', "none"):
+        assert (await servers.run("produce", "orders", body)).code == 0
+    await servers.upload()
+    copies = servers.broker.columns
+    while await copies.copy_due():
+        pass
+    shown = await servers.run("tiered", "status", "broker-a", "-o", "table")
+    assert shown.code == 0
+    assert "Copy of orders: 2 rows in 1 Parquet files" in shown.out
+    assert "1 rows have bodies that do not fit" in shown.out
+    described = await servers.run("topic", "describe", "orders", "-o", "table")
+    assert "Copied as a table: id BIGINT, price DECIMAL(10, 2) (json)" in described.out
+    assert "broker-a: 2 rows in 1 Parquet files" in described.out
+    wrong = await servers.run("topic", "update", "orders", "--columns", "id BIGINT, id INT")
+    assert wrong.code == 1
+    assert "MS-4045" in wrong.err
+    assert (await servers.run("topic", "update", "orders", "--columns", "id STRING")).code == 0
+    await copies.copy_due()
+    refused = await servers.run("tiered", "status", "broker-a", "-o", "table")
+    assert refused.code == 1
+    assert "the column id was BIGINT and is STRING now" in refused.out
+    nothing = await servers.run("topic", "update", "orders")
+    assert "Give --queues or --columns" in nothing.err
 
 
 async def test_a_broker_is_restored_to_a_new_directory_and_nowhere_else(servers: Servers, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from crash.operator_job import Event, OperatorJob, database_tables, expected_rows
+from crash.operator_job import Event, OperatorJob, database_tables, differences, expected_rows
 from crash.sink_databases import sqlite
 
 from millstream.streams.plan.nodes import JobPlan
@@ -36,3 +36,20 @@ def test_the_job_binds_with_all_its_sinks_and_its_tables_can_be_made(tmp_path: P
     plan = SqlSession(nameserver="127.0.0.1:9").compile(job.script())[-1]
     assert isinstance(plan, JobPlan)
     assert len(plan.sinks) == 11
+
+
+def test_a_row_that_is_doubled_lost_or_altered_is_a_difference_and_other_names_are_not_looked_at() -> None:
+    wanted = {"joined": Counter([(1, "a"), (2, "b")])}
+    found = [
+        ("whole", "joined", Counter([(2, "b"), (1, "a")])),
+        ("doubled", "joined", Counter([(1, "a"), (2, "b"), (2, "b")])),
+        ("lost", "joined", Counter([(1, "a")])),
+        ("altered", "joined", Counter([(1, "a"), (2, "c")])),
+        ("other", "windows", Counter([(9, "z")])),
+    ]
+    assert list(differences(found, wanted)) == [
+        ("doubled", "too much", Counter([(2, "b")])),
+        ("lost", "missing", Counter([(2, "b")])),
+        ("altered", "too much", Counter([(2, "c")])),
+        ("altered", "missing", Counter([(2, "b")])),
+    ]

@@ -17,8 +17,11 @@ from millstream.protocol.cloud_events import (
     check_event,
     encode_event,
     event_attributes,
+    expiry_of_event,
     read_binary_event,
     read_json_event,
+    read_plain_events,
+    split_array,
 )
 
 ADDRESS = Address("127.0.0.1", 1)
@@ -91,7 +94,7 @@ def test_a_message_that_was_no_event_gets_the_attributes_of_its_place() -> None:
         "datacontenttype": "application/octet-stream",
         "subject": "k1",
         "user": "anna",
-        "millstreamprops": '{"Level":"3","source":"mine"}',
+        "millstreamprops": '{"KEYS":"k1 k2","Level":"3","source":"mine"}',
     }
 
 
@@ -132,3 +135,89 @@ def test_the_library_of_the_cloudevents_project_reads_what_is_written(
     read = http.from_http_event(http.HTTPMessage({"content-type": STRUCTURED_TYPE}, text))
     assert {name: read.get_attributes()[name] for name in given_attributes} == given_attributes
     assert data_of(read) == body
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("2026-11-24T08:30:00Z", 1_795_509_000_000),
+        ("2026-11-24t10:30:00.123456789+02:00", 1_795_509_000_123),
+        ("2026-11-24T08:29:60Z", 1_795_508_999_000),
+        ("0001-01-01T00:00:00+23:59", 0),
+        (None, None),
+    ],
+)
+def test_an_event_expires_when_its_extension_says_so(said: str | None, expected: int | None) -> None:
+    more = {} if said is None else {"ce-expirytime": said}
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", **more}
+    event = read_binary_event(headers, b"x")
+    check_event(event)
+    assert expiry_of_event(event) == expected
+
+
+def test_a_message_says_as_an_event_when_it_expires_and_what_group_it_has() -> None:
+    message = stored(
+        CloudEvent(b"x", {}, None), __EXPIRES_MS="1795509000123", __SHARDINGKEY="g1", mqtt_content_type="a/b"
+    )
+    found = event_attributes(message)
+    assert (found["expirytime"], found["partitionkey"]) == ("2026-11-24T08:30:00.123Z", "g1")
+    assert found["datacontenttype"] == "a/b"
+
+
+def test_an_expiry_that_is_no_time_is_refused() -> None:
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-expirytime": "soon"}
+    with pytest.raises(ValueError, match="expirytime 'soon' is not of RFC 3339"):
+        check_event(read_binary_event(headers, b"x"))
+
+
+members = st.fixed_dictionaries(
+    {
+        name: st.sampled_from(["1.0", "1.0", "a b", "a b", "é", "", " ", "x" * 400, 1, None])
+        for name in ("id", "source", "type")
+    },
+    optional={
+        "specversion": st.sampled_from(["1.0", "1.0", "1.0", "0.3"]),
+        "datacontenttype": st.sampled_from(["text/plain", "", None]),
+        "time": st.sampled_from(["2026-11-24T08:30:00Z", "soon", ""]),
+        "subject": st.sampled_from(["s", "\n", True]),
+        "tenant": st.just("t1"),
+        "data": st.sampled_from([None, "text", "é", {"a": 1}, {"a": "é"}, 5]),
+        "data_base64": st.just("eA=="),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(members, min_size=1, max_size=3), st.booleans(), st.sampled_from([None, 1]))
+def test_a_batch_of_plain_events_is_read_as_its_elements_one_by_one(
+    batch: list[dict[str, Any]], is_ascii: bool, indent: int | None
+) -> None:
+    text = json.dumps(batch, ensure_ascii=is_ascii, indent=indent).encode()
+    found = read_plain_events(text)
+    if found is not None:
+        one_by_one = [read_json_event(element) for element in split_array(text)]
+        for event in one_by_one:
+            check_event(event)
+        assert found == one_by_one
+
+
+def test_an_attribute_that_is_blank_or_null_counts_the_same_in_a_batch() -> None:
+    plain = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": 1}
+    for more in ({"datacontenttype": ""}, {"subject": None, "dataschema": ""}, {"data": None}, {"data": " x"}):
+        text = json.dumps([{**plain, **more}], indent=1).encode()
+        one_by_one = [read_json_event(element) for element in split_array(text)]
+        assert read_plain_events(text) in (None, one_by_one)
+
+
+def test_ordinary_batches_are_read_as_plain_ones() -> None:
+    event = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "time": "2026-11-24T08:30:00Z",
+        "data": {"a": 1},
+    }
+    assert [one.body for one in read_plain_events(json.dumps([event, event]).encode()) or []] == [b'{"a": 1}'] * 2
+    for strange in (b"[", b"{}", b"[" * 100_000, json.dumps([{**event, "tenant": "x"}]).encode()):
+        assert read_plain_events(strange) is None

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
+from millstream.protocol.batches import messages_of, messages_of_run
+from millstream.protocol.checksum import CHECKSUM_BYTES
 from millstream.protocol.message_run import decode_run
 from millstream.protocol.record import decode_record
 from millstream.protocol.record_encoder import RecordEncoder
@@ -24,12 +26,11 @@ usual = st.builds(
     reconsume_times=st.integers(0, 20),
     prepared_transaction_offset=st.integers(0, 1 << 40),
 )
-unusual = st.sampled_from(
-    [
-        OutgoingMessage("orders", b"x", {}, born_host=Address("2001:db8::1", 6)),
-        OutgoingMessage("x" * 128, b"x", {}),
-    ]
-)
+UNUSUAL = [
+    OutgoingMessage("orders", b"x", {}, born_host=Address("2001:db8::1", 6)),
+    OutgoingMessage("x" * 128, b"x", {}),
+]
+unusual = st.sampled_from(UNUSUAL)
 
 
 def records_of(messages: list[OutgoingMessage]) -> list[bytes]:
@@ -81,3 +82,21 @@ def test_a_property_that_is_named_like_the_checksum_and_what_has_no_end_are_read
     assert decode(named) == [decode_record(named[0])]
     open_end = records_of([OutgoingMessage("orders", b"x", {"b": "cd"})])[0].replace(b"cd\x02", b"cde")
     assert decode([open_end]) is None
+
+
+@given(st.lists(st.one_of(usual, unusual), max_size=4))
+def test_records_of_one_message_each_are_taken_apart_together_or_one_by_one(messages: list[OutgoingMessage]) -> None:
+    records = records_of(messages)
+    run = messages_of_run([memoryview(record) for record in records])
+    one_by_one = [found for record in records for found in messages_of(record, 0)]
+    assert run == (None if any(message in UNUSUAL for message in messages) else one_by_one)
+
+
+def test_a_batch_or_a_record_of_another_writer_is_left_to_the_general_way() -> None:
+    (plain,) = records_of([OutgoingMessage("orders", b"x", {"a": "b"})])
+    (batch,) = records_of([OutgoingMessage("orders", b"x", {}, system_flag=SystemFlag.INNER_BATCH)])
+    assert messages_of_run([plain, batch]) is None
+    others = bytearray(plain[:-CHECKSUM_BYTES])
+    others[:4] = len(others).to_bytes(4, "big")
+    assert messages_of_run([plain, bytes(others)]) is None
+    assert messages_of_run([plain, b""]) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.properties import encode_properties
-from millstream.protocol.checksum import checksum_property
+from millstream.protocol.checksum import checksum_property, has_checksum
 from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 
 HOST = Address("192.0.2.1", 10911)
@@ -41,11 +41,22 @@ def test_it_is_the_general_one_whatever_was_encoded_before(
 @given(st.integers(0, (1 << 32) - 1))
 def test_a_checksum_has_ten_digits_the_lowest_first(crc: int) -> None:
     assert checksum_property(crc) == b"__CRC32#\x01" + (b"%010d" % (crc & 0x7FFFFFFF))[::-1] + b"\x02"
+    assert has_checksum(b"before" + checksum_property(crc), 6, crc)
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(0, 19), st.integers(1, 255))
+def test_a_checksum_with_another_byte_is_none(crc: int, place: int, change: int) -> None:
+    written = bytearray(checksum_property(crc))
+    written[place] ^= change
+    assert not has_checksum(bytes(written), 0, crc)
 
 
 def test_a_plain_record_says_what_it_holds() -> None:
-    record = PlainRecord("orders", 3, b"x", {"a": "b"}, b"a\x01b\x02", 1, 5, HOST)
+    held = {"TAGS": "b", "UNIQ_KEY": "id"}
+    record = PlainRecord("orders", 3, b"x", held, b"TAGS\x01b\x02UNIQ_KEY\x01id\x02", 1, 5, HOST)
+    assert (record.message_id, record.tag) == ("id", "b")
     assert repr(record) == (
-        "PlainRecord(topic='orders', queue_id=3, body=b'x', properties={'a': 'b'}, stored_properties=b'a\\x01b\\x02', "
-        f"system_flag=1, born_timestamp_ms=5, born_host={HOST!r})"
+        "PlainRecord(topic='orders', queue_id=3, body=b'x', properties={'TAGS': 'b', 'UNIQ_KEY': 'id'}, "
+        "stored_properties=b'TAGS\\x01b\\x02UNIQ_KEY\\x01id\\x02', system_flag=1, born_timestamp_ms=5, "
+        f"born_host={HOST!r})"
     )

@@ -204,7 +204,7 @@ async def test_an_event_over_http_comes_to_mqtt_and_a_message_of_mqtt_is_an_even
     await ends.http.post("/v1/topics/orders/messages", headers=EVENT, params={"tag": "new"}, content=BODY)
     found = await peer.receive()
     assert (found.topic, found.payload) == ("orders/new", BODY)
-    assert ("CE_id", "A1") in found.properties.user
+    assert ("id", "A1") in found.properties.user
     await ends.receive_http("g")
     await peer.publish("orders/1/x", b"21.5", 1)
     event = await ends.receive_http("g")
@@ -233,7 +233,7 @@ async def test_an_event_over_http_comes_to_amqp_and_a_message_of_amqp_is_an_even
     connection, channel = await asyncio.to_thread(opened)
     await ends.http.post("/v1/topics/orders/messages", headers=EVENT, params={"tag": "new"}, content=BODY)
     properties, body = await asyncio.to_thread(get, channel)
-    assert (body, properties.headers["CE_id"]) == (BODY, "A1")
+    assert (body, properties.headers["cloudEvents:id"]) == (BODY, "A1")
     await ends.receive_http("g")
     sent = pika.BasicProperties(content_type="text/plain", headers={"user": "anna"})
     await asyncio.to_thread(channel.basic_publish, "orders", "paid", b"hello", sent)

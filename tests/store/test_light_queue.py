@@ -105,8 +105,19 @@ def test_an_entry_of_a_damaged_record_reads_nothing(scratch: Path) -> None:
         for wrong in (entry._replace(log_offset=entry.log_offset + 1), entry._replace(size_bytes=entry.size_bytes + 1)):
             with pytest.raises(StoreError, match="MS-4002"):
                 store.read(wrong)
-        assert store.read_run(A, 0, 0, 2, 1 << 20) is None
+        assert store.read_run(A, 0, 0, 2, 1 << 20) is not None
         assert store.read_all(A, 0, store.entries(A, 0, 0, 2)) is not None
+
+
+def test_records_that_are_read_together_are_those_that_are_read_one_by_one(scratch: Path) -> None:
+    with closing(open_store(scratch)) as store:
+        store.put([pending(b"a", light_queues=(A,)), pending(b"b"), pending(b"c", light_queues=(A, B))])
+        entries = store.entries(A, 0, 0, 2)
+        assert store.read_run(A, 0, 0, 9, 1 << 20) == (
+            b"".join(store.read(entry) for entry in entries),
+            [(entry.log_offset, entry.size_bytes, 0) for entry in entries],
+        )
+        assert store.read_run(B, 0, 0, 9, 1 << 20) == (store.read(entries[1]), [entries[1][1:4]])
 
 
 def test_places_that_do_not_fit_each_other_are_none() -> None:

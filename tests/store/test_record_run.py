@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property
 from millstream.protocol.record import encode_record, verify_record
-from millstream.store.record_run import Place, copy_records, is_checked_run
+from millstream.store.record_run import Place, copy_records, is_checked_run, number_at
 
 BODIES = st.lists(st.binary(max_size=60), min_size=1, max_size=6)
 HOST = Address("192.0.2.7", 10911)
@@ -65,6 +65,20 @@ def test_whole_records_that_the_index_does_not_name_are_refused(bodies: list[byt
         assert not is_checked_run(log, [*places[:number], other, *places[number + 1 :]], FIRST_OFFSET)
 
 
+@given(BODIES, st.data())
+def test_records_of_a_light_queue_are_checked_without_their_offset_there(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    log, places = laid_out(bodies)
+    assert is_checked_run(log, places, -1)
+    run = bytearray(log)
+    run[data.draw(st.integers(0, len(run) - 1))] ^= data.draw(st.integers(1, 255))
+    assert not is_checked_run(bytes(run), places, -1)
+    place, size, code = places[-1]
+    for other in ((place + 1, size, code), (place, size + 1, code)):
+        assert not is_checked_run(log, [*places[:-1], other], -1)
+
+
 def test_a_changed_record_with_a_checksum_of_its_own_is_not_the_one_that_the_index_names() -> None:
     log, places = laid_out([b"one"])
     changed = bytearray(log[:-CHECKSUM_BYTES])
@@ -89,3 +103,13 @@ def test_what_the_view_does_not_have_is_not_copied(wrong: dict[int, Place], max_
     for number, place in wrong.items():
         places[number] = place
     assert copy_records(memoryview(log), LOG_OFFSET, places, max_bytes) is None
+
+
+@given(st.binary(max_size=20), st.sampled_from([4, 8]), st.data())
+def test_a_number_is_read_from_its_bytes_and_never_beyond_them(data: bytes, size: int, at: st.DataObject) -> None:
+    place = at.draw(st.integers(0, 20))
+    if place + size > len(data):
+        with pytest.raises(IndexError):
+            number_at(data, place, size)
+    else:
+        assert number_at(data, place, size) == int.from_bytes(data[place : place + size], "big")

@@ -60,6 +60,17 @@ class ColdMapMachine(RuleBasedStateMachine):
         self.map.apply(name, commit_stretch(row, objects))
         self.uploaded = row.log_end
 
+    @rule(topic=st.sampled_from("abc"), log_begin=st.integers(0, 60))
+    def list_rows(self, topic: str, log_begin: int) -> None:
+        rows = sorted(self.map.rows.items(), key=lambda pair: pair[1].log_begin)
+        wanted = [
+            name
+            for name, row in rows
+            if row.log_begin >= log_begin
+            and any(part.topic == topic for one in row.objects or () for part in one.parts)
+        ]
+        assert [name for name, _ in self.map.rows_from(topic, log_begin)] == wanted
+
     @precondition(lambda self: self.map.begun)
     @rule()
     def drop(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
 from millstream.broker.cold_tier import ColdTier, TieredOptions
+from millstream.broker.column_copies import ColumnCopies
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.delivery.pending_transactions import SavedTransactions
 from millstream.broker.delivery.redrive import RedrivenTable, Redriver
@@ -31,6 +32,7 @@ from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.lite_topics import LiteExpiry, LiteTopics
 from millstream.broker.pop.popper import Popper
+from millstream.broker.pop.run_popper import RunPopper
 from millstream.broker.queues.consumer_groups import ConsumerGroups, RequestModes
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT
@@ -61,6 +63,7 @@ from millstream.security.users import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
+from millstream.tiered.columns.column_work import ColumnWork
 from millstream.tiered.objects import ObjectStore
 
 __all__ = ["Broker", "BrokerOptions", "SuggestReader"]
@@ -129,6 +132,7 @@ class Broker:
         advertised: Address = DEFAULT_ADDRESS,
         peers: Peers | None = None,
         open_objects: Callable[[], ObjectStore] | None = None,
+        make_column_work: Callable[[], ColumnWork] | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -170,6 +174,14 @@ class Broker:
             clock=self.clock,
             options=self.options.tiered,
         )
+        self.columns = ColumnCopies(
+            document(directory, "config/columns.json"),
+            make_column_work,
+            cluster=cluster,
+            broker=name,
+            clock=self.clock,
+            keep_hours=self.options.tiered.keep_hours,
+        )
         self._state.add(
             self.topics.table,
             self._static.table,
@@ -180,6 +192,7 @@ class Broker:
             self._redriven.table,
             self._access.table,
             self.cold.table,
+            self.columns.table,
         )
         self.report_set: Callable[[], SetReport | None] = lambda: None
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
@@ -209,6 +222,7 @@ class Broker:
             note_directory(self.directory)
             if self.cold.is_enabled:
                 self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
+                self.columns.start(self.cold.map, self.topics, self._state_log, self.cold.delete_objects)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -327,6 +341,7 @@ class Broker:
             "config/request_modes.json": self._request_modes.table,
             "config/offsets.json": self._offsets.table,
             "config/cold.json": self.cold.table,
+            "config/columns.json": self.columns.table,
         }
         return {part: await table.encode() for part, table in tables.items()}
 
@@ -352,6 +367,7 @@ class Broker:
         if was_started:
             # First: what is under way elsewhere may wait for replicas that have another master.
             await self._appender.close()
+        await self.columns.close()
         await self.cold.close()
         if was_started:
             await self.maintenance.close()
@@ -450,6 +466,7 @@ class Broker:
             self._appender,
             self._sender,
             self._popper,
+            RunPopper(self._popper),
             self._lite,
             self._logic,
             self._timers,
@@ -501,6 +518,7 @@ class Broker:
         self._polls.close()
         if not self._is_started:
             return
+        await self.columns.close()
         await self.cold.close()
         await self.maintenance.close()
         self._is_started = False
@@ -552,6 +570,7 @@ class Broker:
         self._request_modes.forget(topic=name)
         self._redriver.forget(name)
         self.cold.forget_topic(name)
+        self.columns.forget_topic(name)
         # The removal of the topic, which follows, brings it to the disk.
         self._deletions.write([name], durable=False)
         self._store.delete_topic(name)

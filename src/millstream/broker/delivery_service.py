@@ -14,6 +14,7 @@ from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.popper import Popper
 from millstream.broker.pop.preview import Preview
+from millstream.broker.pop.run_popper import DeliveredRun, RunPopper
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
@@ -60,6 +61,7 @@ class DeliveryService:
     appender: Appender
     sender: Sender
     popper: Popper
+    run_popper: RunPopper
     lite: LitePopper
     logic: LogicQueues
     timers: Timers
@@ -84,13 +86,17 @@ class DeliveryService:
         """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
         return None if self.permission.is_drained else self.sender.plain_topic(name)
 
-    def next_queue(self, topic: TopicConfig) -> int:
-        """The queue of the next call to a topic whose messages name none."""
-        return self.sender.next_queue(topic)
+    def take_turns(self, topic: TopicConfig, count: int) -> int:
+        """The first of so many turns at a topic's queues; see `Sender.take_turns`."""
+        return self.sender.take_turns(topic, count)
 
     def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
         self.sender.store_plain(topic, records, ended)
+
+    async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
+        """The same for who waits; see `Sender.send_plain`."""
+        await self.sender.send_plain(topic, records)
 
     @property
     def offset_id_prefix(self) -> str:
@@ -136,6 +142,16 @@ class DeliveryService:
         popped = await self.logic.pop(request)
         self.statistics.note_popped(request.group, request.topic, popped)
         return popped
+
+    def find_runs(self, request: PopRequest) -> list[DeliveredRun]:
+        """The records that a pop would take now, if they are ordinary ones; nothing is taken. See `RunPopper.find`."""
+        return [] if self.logic.is_static(request.topic) else self.run_popper.find(request)
+
+    def take_runs(self, request: PopRequest, runs: Sequence[DeliveredRun], body_bytes: int) -> None:
+        """Deliver what `find_runs` gave in the same turn; `body_bytes` is the size of their bodies."""
+        self.run_popper.take(request, runs)
+        count = sum(len(run.places) for run in runs)
+        self.statistics.note_delivered(request.group, request.topic, count, body_bytes)
 
     async def pop_segment(self, request: PopRequest) -> tuple[list[PoppedMessage], bool]:
         """What the broker that leads a logic queue asks for; see `LogicPops.pop_segment`."""

@@ -34,7 +34,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.handles import RecallHandle
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
-from millstream.model.topic import Permission, TopicConfig, is_system_topic
+from millstream.model.topic import ColumnAttributes, Permission, TopicConfig, is_system_topic
 from millstream.protocol.record import decode_record, offset_message_id
 from millstream.protocol.remoting.administration.consumption import BrokerProgress, ConnectionData
 from millstream.protocol.remoting.bodies import TopicRouteData
@@ -382,6 +382,10 @@ class BlockingClient:
     def add_queues(self, name: str, queues: int) -> None:
         """Give a topic so many queues; TOPIC_NOT_FOUND, FEWER_QUEUES, ILLEGAL_STATIC_TOPIC."""
         self.run(self.conversations.add_queues(name, queues))
+
+    def declare_columns(self, name: str, copy: ColumnAttributes) -> None:
+        """Have a topic's cold messages copied as these columns; TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
+        self.run(self.conversations.declare_columns(name, copy))
 
     def create_static_topic(self, config: TopicConfig, queues: int, brokers: Sequence[str] | None = None) -> None:
         """Create a topic whose queues can be moved, or give it more; TOPIC_EXISTS where it has other settings."""

@@ -31,7 +31,7 @@ from millstream.model.errors import ConnectionFailed, MessageRefused, Millstream
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.handles import RecallHandle
 from millstream.model.message import StoredMessage
-from millstream.model.topic import Permission, TopicConfig
+from millstream.model.topic import ColumnAttributes, Permission, TopicConfig, copy_attributes
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
@@ -429,20 +429,34 @@ class ClientOperations:
             words = f"The queues of the static topic {name!r} are the cluster's, not those of a broker."
             remedy = f"Run millstream topic create {name} --static --queues {queues}."
             raise NameRefused("ILLEGAL_STATIC_TOPIC", words, remedy=remedy)
+        held = yield from self._topic_by_master(name)
+        most = max(topic.queues for topic in held.values())
+        if queues < most:
+            raise NameRefused("FEWER_QUEUES", f"The topic {name!r} has {most} queues and cannot have {queues}.")
+        for address, topic in held.items():
+            yield from self._change_topic(address, replace(topic, read_queues=queues, write_queues=queues))
+        self.forget_route(name)
+
+    def declare_columns(self, name: str, copy: ColumnAttributes) -> ClientOperation[None]:
+        """Have every master copy a topic's cold messages as these columns. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
+        held = yield from self._topic_by_master(name)
+        for address, topic in held.items():
+            attributes = {**topic.attributes, **copy_attributes(copy)}
+            yield from self._change_topic(address, replace(topic, attributes=attributes))
+
+    def _topic_by_master(self, name: str) -> ClientOperation[dict[str, TopicConfig]]:
         held: dict[str, TopicConfig] = {}
         for address in (yield from self.masters()):
             answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
             held.update((address, topic) for topic in decode_topic_table(answer.body) if topic.name == name)
         if not held:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
-        most = max(topic.queues for topic in held.values())
-        if queues < most:
-            raise NameRefused("FEWER_QUEUES", f"The topic {name!r} has {most} queues and cannot have {queues}.")
-        for address, topic in held.items():
-            ext = topic_fields(replace(topic, read_queues=queues, write_queues=queues))
-            del ext["createOnly"]
-            yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
-        self.forget_route(name)
+        return held
+
+    def _change_topic(self, address: str, topic: TopicConfig) -> ClientOperation[None]:
+        ext = topic_fields(topic)
+        del ext["createOnly"]
+        yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
 
     def delete_topic(self, name: str) -> ClientOperation[None]:
         """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""

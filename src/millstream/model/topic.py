@@ -7,20 +7,24 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum, IntFlag
 from functools import lru_cache
+from urllib.parse import quote_plus, unquote_plus
 
 from millstream.model.errors import NameRefused
 
 __all__ = [
+    "MAX_DECLARED_CHARACTERS",
     "MAX_QUEUES",
     "MAX_TOPIC_CHARACTERS",
     "MESSAGE_TYPE_ATTRIBUTE",
     "RETRY_PREFIX",
+    "ColumnAttributes",
     "MessageType",
     "Permission",
     "TopicConfig",
     "check_attribute_name",
     "check_attributes",
     "check_topic_name",
+    "copy_attributes",
     "is_system_topic",
 ]
 
@@ -28,12 +32,16 @@ MAX_TOPIC_CHARACTERS = 127
 MAX_QUEUES = 1024
 """Queues of one topic at most."""
 
+MAX_DECLARED_CHARACTERS = 8192
+"""Characters of the columns that a topic declares at most, as they are stored."""
+
 MESSAGE_TYPE_ATTRIBUTE = "message.type"
 """The attribute that says what kind of messages a topic takes."""
 
 RETRY_PREFIX = "%RETRY%"
 """Before a group's name: the topic of its messages that are to be delivered again; it goes with the group."""
 
+_LEGAL_TABLE = re.compile(r"[a-zA-Z0-9_-]+")
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SYSTEM_TOPICS = frozenset(
     """
@@ -48,17 +56,27 @@ _QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
 _CLEANUP_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _RESERVE_TIME = "reserve.time"
 _LITE_EXPIRATION = "lite.topic.expiration"
+# Attributes of our own.
+_COLD_FORMAT, _PARQUET = "cold.format", "parquet"
+_COLD_SCHEMA = "cold.schema"
+_COLD_BODY_FORMAT = "cold.body.format"
 _LEGAL_VALUES = {
     _QUEUE_TYPE: re.compile("SimpleCQ|BatchCQ"),
     _CLEANUP_POLICY: re.compile("DELETE|COMPACTION"),
     _RESERVE_TIME: re.compile("[1-9][0-9]{0,5}"),
     _LITE_EXPIRATION: re.compile("-1|[1-9][0-9]{0,3}|[1-3][0-9]{4}|4[0-2][0-9]{3}|43[01][0-9]{2}|43200"),
+    _COLD_FORMAT: re.compile(_PARQUET),
+    _COLD_SCHEMA: re.compile(f"[A-Za-z0-9_.+%-]{{1,{MAX_DECLARED_CHARACTERS}}}"),
+    _COLD_BODY_FORMAT: re.compile("json|csv|avro|raw"),
 }
 _WORDS = {
     _QUEUE_TYPE: "SimpleCQ, BatchCQ",
     _CLEANUP_POLICY: "DELETE, COMPACTION",
     _RESERVE_TIME: "1 to 999999, in hours",
     _LITE_EXPIRATION: "-1 for never, 1 to 43200, in minutes",
+    _COLD_FORMAT: _PARQUET,
+    _COLD_SCHEMA: f"columns as in CREATE TABLE, URL-encoded, of {MAX_DECLARED_CHARACTERS} characters at most",
+    _COLD_BODY_FORMAT: "json, csv, avro, raw",
 }
 
 
@@ -91,6 +109,15 @@ class MessageType(Enum):
             return True
         mixed = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
         return self is MessageType.MIXED and sent in mixed
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAttributes:
+    """The columns that a topic's messages have in its copy, as between the brackets of CREATE TABLE, and the format of
+    the bodies that they are read from: json, csv, avro, raw."""
+
+    columns: str
+    body_format: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +161,23 @@ class TopicConfig:
         return minutes * 60_000 if minutes > 0 else None
 
     @property
+    def column_copy(self) -> ColumnAttributes | None:
+        """What its cold messages are copied as into a table; None where they are not."""
+        if self.attributes.get(_COLD_FORMAT) != _PARQUET:
+            return None
+        columns = unquote_plus(self.attributes.get(_COLD_SCHEMA, ""))
+        return ColumnAttributes(columns, self.attributes.get(_COLD_BODY_FORMAT, "json"))
+
+    @property
     def queues(self) -> int:
         """Queues that exist: the larger of the readable and the writable ones."""
         return max(self.read_queues, self.write_queues)
+
+
+def copy_attributes(copy: ColumnAttributes) -> dict[str, str]:
+    """The attributes of a topic with such a copy. Columns are URL-encoded: RocketMQ's tools cut attributes at commas,
+    equals signs and spaces."""
+    return {_COLD_FORMAT: _PARQUET, _COLD_SCHEMA: quote_plus(copy.columns), _COLD_BODY_FORMAT: copy.body_format}
 
 
 def check_attribute_name(topic: str, name: str) -> None:
@@ -169,12 +210,31 @@ def check_attributes(topic: TopicConfig) -> None:
             f"The topic {topic.name!r} would be of type LITE and compacted or of batches.",
             remedy="Choose one of these.",
         )
+    _check_copy(topic)
     if topic.holds_batches and topic.is_compacted:
         raise NameRefused(
             "ILLEGAL_TOPIC",
             f"The topic {topic.name!r} would be compacted and hold batches.",
             remedy="Choose one of the two.",
         )
+
+
+def _check_copy(topic: TopicConfig) -> None:
+    copy = topic.column_copy
+    if copy is None:
+        return
+    words, remedy = "", "Choose one of the two."
+    if not copy.columns.strip():
+        words, remedy = f"declares no columns for its copy in {_COLD_FORMAT}={_PARQUET}", f"Set {_COLD_SCHEMA} as well."
+    elif topic.is_compacted or topic.message_type is MessageType.LITE:
+        words = "would be of type LITE or compacted, which never goes into an object store, and have a copy of there"
+    elif not _LEGAL_TABLE.fullmatch(topic.name):
+        words, remedy = (
+            "would be a table, whose name has letters, digits, - and _ alone",
+            "Copy a topic of another name.",
+        )
+    if words:
+        raise NameRefused("ILLEGAL_TOPIC", f"The topic {topic.name!r} {words}.", remedy=remedy)
 
 
 def is_system_topic(name: str) -> bool:

@@ -12,10 +12,21 @@ from millstream.model.errors import MessageRefused, StoreError
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import decode_properties
 from millstream.protocol.arrow import batch as arrow
+from millstream.protocol.checksum import CHECKSUM_BYTES, CHECKSUM_START
+from millstream.protocol.message_run import decode_run
 from millstream.protocol.record import decode_record, encode_record, system_flag_of
 from millstream.protocol.remoting.messages.batch import decode_batch
 
-__all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "messages_of", "record_of", "unpack"]
+__all__ = [
+    "BATCH_FLAGS",
+    "BatchCache",
+    "UnpackedBatch",
+    "is_arrow_batch",
+    "messages_of",
+    "messages_of_run",
+    "record_of",
+    "unpack",
+]
 
 BATCH_FLAGS: Final = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 """What the system flag of a batch has and that of an ordinary message has not."""
@@ -108,6 +119,29 @@ def messages_of(record: bytes | memoryview, queue_offset: int) -> list[StoredMes
     if system_flag_of(record) & BATCH_FLAGS:
         return unpack(record).messages(queue_offset)
     return [decode_record(record, verify=False)]
+
+
+def messages_of_run(records: Sequence[bytes | memoryview]) -> list[StoredMessage] | None:
+    """The messages of records that are each of one, taken apart together, which costs half as much; unverified.
+
+    None where `messages_of` has to be asked for each: one is a batch, of another writer, damaged, or unusual.
+    """
+    data = b"".join(records)
+    at = 0
+    places = []
+    for record in records:
+        size = len(record)
+        at += size
+        if size <= CHECKSUM_BYTES or not data.startswith(CHECKSUM_START, at - CHECKSUM_BYTES):
+            return None
+        places.append((0, size, 0))
+    try:
+        messages = decode_run(data, places)
+    except UnicodeDecodeError:
+        return None
+    if messages is None or any(int.__and__(message.system_flag, BATCH_FLAGS) for message in messages):
+        return None
+    return messages
 
 
 def is_arrow_batch(record: bytes | memoryview) -> bool:

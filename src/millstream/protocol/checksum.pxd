@@ -3,6 +3,12 @@ cimport cython
 
 cdef long long _KEPT_BITS
 cdef tuple _ENDS, _LOWEST_FIRST
+cdef bytes _START
+cdef Py_ssize_t _START_BYTES, _DIGITS
+cdef int _ZERO, _END_OF_VALUE
 
 @cython.locals(low=bytes, middle=bytes, high=bytes)
 cpdef bytes checksum_property(long long crc)
+
+@cython.locals(number=Py_ssize_t, place=Py_ssize_t, first_digit=Py_ssize_t)
+cpdef bint has_checksum(bytes data, Py_ssize_t at, long long crc) except -1

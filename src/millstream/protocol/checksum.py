@@ -11,6 +11,7 @@ from millstream.model.message import OutgoingMessage
 
 __all__ = [
     "CHECKSUM_BYTES",
+    "CHECKSUM_START",
     "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
     "CheckedMessage",
@@ -18,11 +19,18 @@ __all__ = [
     "checksum_property",
     "combine_crc32",
     "ends_with_checksum",
+    "has_checksum",
 ]
 
 
-_START: Final = b"__CRC32#\x01"
+CHECKSUM_START: Final = b"__CRC32#\x01"
+"""What the property begins with; ten digits and the end of a value follow."""
+
+_START: Final = CHECKSUM_START
+_START_BYTES: Final = len(_START)
 _DIGITS: Final = 10
+_ZERO: Final = 0x30
+_END_OF_VALUE: Final = 2
 CRC_MASK: Final = 0x7FFFFFFF
 """The bits of a CRC-32 that are kept."""
 
@@ -44,6 +52,23 @@ def checksum_property(crc: int) -> bytes:
     crc &= _KEPT_BITS
     low, middle, high = _LOWEST_FIRST[crc % 1000], _LOWEST_FIRST[crc // 1000 % 1000], _LOWEST_FIRST[crc // 10**6 % 1000]
     return b"".join((_START, low, middle, high, _ENDS[crc // 10**9]))
+
+
+def has_checksum(data: bytes, at: int, crc: int) -> bool:
+    """Whether the property for the CRC-32 stands there, where `CHECKSUM_BYTES` of the data are.
+
+    It looks digit by digit, which in C costs less than to write the property and compare; in Python it costs more.
+    """
+    crc &= _KEPT_BITS
+    for number in range(_START_BYTES):
+        if data[at + number] != _START[number]:
+            return False
+    first_digit = at + _START_BYTES
+    for place in range(first_digit, first_digit + _DIGITS):
+        if data[place] != _ZERO + crc % 10:
+            return False
+        crc //= 10
+    return data[first_digit + _DIGITS] == _END_OF_VALUE
 
 
 def ends_with_checksum(record: memoryview) -> bool:

@@ -12,20 +12,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 import orjson
 
 from millstream.model import properties as names
+from millstream.model.expiry import expires_ms_of
 from millstream.model.message import StoredMessage
 from millstream.model.outside_text import MAX_LABEL_CHARACTERS, clean_text
+from millstream.protocol.content_fields import (
+    CONTENT_TYPE,
+    EVENT_CONTENT_TYPE,
+    MQTT_CONTENT_TYPE,
+    TRACE_PARENT,
+    content_type_of,
+)
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
     "BATCH_TYPE",
-    "CONTENT_TYPE",
     "HEADER_PREFIX",
     "MAX_ATTRIBUTES",
     "MAX_EXTENSION_CHARACTERS",
@@ -36,8 +43,12 @@ __all__ = [
     "check_event",
     "encode_event",
     "event_attributes",
+    "expiry_of_event",
+    "own_attributes",
+    "property_of_attribute",
     "read_binary_event",
     "read_json_event",
+    "read_plain_events",
     "split_array",
 ]
 
@@ -62,8 +73,14 @@ STRUCTURED_TYPE: Final = "application/cloudevents+json"
 BATCH_TYPE: Final = "application/cloudevents-batch+json"
 """The content type of an array of events."""
 
-CONTENT_TYPE: Final = "content_type"
-"""The property with the content type of a message that is no event; AMQP's messages have the same."""
+_EXPIRY: Final = "expirytime"
+"""The extension that says when an event expires. Source: CloudEvents, documented extensions."""
+
+_PARTITION_KEY: Final = "partitionkey"
+_ID: Final = ATTRIBUTE_PREFIX + "id"
+_SOURCE: Final = ATTRIBUTE_PREFIX + "source"
+_SHOWN_CONTENT_TYPES: Final = frozenset((CONTENT_TYPE, MQTT_CONTENT_TYPE))
+"""Properties that stand in the attribute datacontenttype."""
 
 _OTHER_PROPERTIES: Final = "millstreamprops"
 """The extension with the user properties, as a JSON object, whose names cannot be those of extensions."""
@@ -85,18 +102,38 @@ _TIME: Final = re.compile(
     r"(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
 )
+_LAST_TIME_MS: Final = 253_402_300_799_000
 _UNKNOWN_DATA: Final = "application/octet-stream"
 _MESSAGE_TYPE: Final = "millstream.message"
 # All that may stand in a header's value as it is: printable ASCII but blank, quote and percent sign.
 _SAFE: Final = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
+_Decoded = TypeVar("_Decoded")
+
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
+class _PlainEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event whose attributes are texts, and all of the specification."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    subject: str | None = None
+    time: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_PLAIN_EVENTS: Final = msgspec.json.Decoder(list[_PlainEvent])
+
+
+@dataclass(slots=True)
 class CloudEvent:
-    """One event: its data as bytes, and its attributes as properties of a message."""
+    """One event: its data as bytes, and its attributes as properties of a message. Nobody changes one."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -118,17 +155,60 @@ def read_binary_event(headers: Mapping[str, str], body: bytes) -> CloudEvent:
 def read_json_event(text: bytes) -> CloudEvent:
     """An event in the structured mode. ValueError with what is wrong."""
     try:
-        members = _RAW_OBJECT.decode(text)
+        members = _decode_raw(_RAW_OBJECT, text)
         attributes = {name: _text(name, bytes(value)) for name, value in members.items() if name not in _DATA}
     except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return _event({name: value for name, value in attributes.items() if value is not None}, _data(members))
 
 
+def read_plain_events(text: bytes) -> list[CloudEvent] | None:
+    """The events of a batch, checked, if all of them are plain: with no attributes but those of the specification, in
+    printable ASCII. None for any other text, of which `split_array` and `read_json_event` say what it is."""
+    try:
+        found = _PLAIN_EVENTS.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    events = []
+    for one in found:
+        event = _plain_event(one)
+        if event is None:
+            return None
+        events.append(event)
+    return events
+
+
+def _plain_event(one: _PlainEvent) -> CloudEvent | None:
+    key, time = one.id, one.time
+    held = {"CE_specversion": one.specversion, "CE_id": key, "CE_source": one.source, "CE_type": one.type}
+    if one.datacontenttype is not None:
+        held["CE_datacontenttype"] = one.datacontenttype
+    if one.dataschema is not None:
+        held["CE_dataschema"] = one.dataschema
+    if one.subject is not None:
+        held["CE_subject"] = one.subject
+    if time is not None:
+        held["CE_time"] = time
+    shown, body = "".join(held.values()), bytes(one.data)
+    if (
+        one.specversion != _VERSION
+        or not (key and one.source and one.type)
+        or key.isspace()
+        or len(shown) > MAX_LABEL_CHARACTERS
+        or not (shown.isascii() and shown.isprintable())
+        or (time is not None and not _TIME.fullmatch(time))
+        # A text is the data itself, and bytes beyond ASCII may be no text at all.
+        or body[:1] == b'"'
+        or not body.isascii()
+    ):
+        return None
+    return CloudEvent(body.strip(), held, key)
+
+
 def split_array(text: bytes) -> list[bytes]:
     """The elements of a JSON array, each as it is written. ValueError."""
     try:
-        return [bytes(one).strip() for one in _RAW_LIST.decode(text)]
+        return [bytes(one).strip() for one in _decode_raw(_RAW_LIST, text)]
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
 
@@ -140,9 +220,43 @@ def check_event(event: CloudEvent) -> None:
     version = held[ATTRIBUTE_PREFIX + "specversion"]
     if version != _VERSION:
         raise ValueError(f"specversion is {version[:40]!r}; {_VERSION} is taken")
-    time = held.get(ATTRIBUTE_PREFIX + "time")
-    if time is not None and not _TIME.fullmatch(time):
-        raise ValueError(f"the time {time[:80]!r} is not of RFC 3339, as in 2026-11-24T08:30:00Z")
+    for name in ("time", _EXPIRY):
+        time = held.get(ATTRIBUTE_PREFIX + name)
+        if time is not None and not _TIME.fullmatch(time):
+            raise ValueError(f"the {name} {time[:80]!r} is not of RFC 3339, as in 2026-11-24T08:30:00Z")
+
+
+def expiry_of_event(event: CloudEvent) -> int | None:
+    """When an event that was checked expires by its extension `expirytime`, in ms since 1970; None if it does not."""
+    said = event.properties.get(ATTRIBUTE_PREFIX + _EXPIRY)
+    if said is None:
+        return None
+    # A leap second is the end of its minute, and what is finer than a microsecond does not count.
+    text = re.sub(r":60(?=[.Zz+-])", ":59", re.sub(r"(\.\d{1,6})\d*", r"\1", said.upper()))
+    try:
+        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def property_of_attribute(name: str) -> str | None:
+    """The property that holds the attribute of an event; None for what is no name of one."""
+    return _PROPERTIES.get(name) or (ATTRIBUTE_PREFIX + name if _NAME.fullmatch(name) else None)
+
+
+def own_attributes(held: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of a message that was sent as an event; none of any other message."""
+    if _ID not in held or _SOURCE not in held:
+        return {}
+    start = len(ATTRIBUTE_PREFIX)
+    return {name[start:]: value for name, value in held.items() if name.startswith(ATTRIBUTE_PREFIX)}
+
+
+def _decode_raw(decoder: msgspec.json.Decoder[_Decoded], text: bytes) -> _Decoded:
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _data(members: Mapping[str, msgspec.Raw]) -> bytes:
@@ -202,46 +316,61 @@ def event_attributes(message: StoredMessage) -> dict[str, str]:
     """The attributes of any message as an event, in the order in which they are written.
 
     A message that was an event has its own. Of another one id is the message id, source its queue, type its tag,
-    subject its first key, and time when it was stored. User properties whose names can be those of extensions are
-    extensions; the others stand in `millstreamprops`.
+    subject its first key, partitionkey its message group, and time when it was stored. User properties whose names can
+    be those of extensions are extensions; the others stand in `millstreamprops`, and with them what no attribute has:
+    further keys, and the priority.
     """
     held = message.properties
-    if ATTRIBUTE_PREFIX + "id" in held and ATTRIBUTE_PREFIX + "source" in held:
-        found = {
-            name.removeprefix(ATTRIBUTE_PREFIX): value
-            for name, value in held.items()
-            if name.startswith(ATTRIBUTE_PREFIX)
-        }
-    else:
+    others: dict[str, str] = {}
+    found = own_attributes(held)
+    if not found:
         found = _made_attributes(message)
-    others = {}
+        if len(message.keys) > 1:
+            others[names.KEYS] = held[names.KEYS]
+        if names.PRIORITY in held:
+            others[names.PRIORITY] = held[names.PRIORITY]
+    elif EVENT_CONTENT_TYPE not in held:
+        kind = content_type_of(held)
+        if kind is not None:
+            found["datacontenttype"] = kind
+    expires_ms = expires_ms_of(held)
+    if expires_ms is not None and _EXPIRY not in found:
+        found[_EXPIRY] = _text_of_time(expires_ms)
     for name, value in message.user_properties.items():
-        if name.startswith(ATTRIBUTE_PREFIX) or name == CONTENT_TYPE:
+        if name.startswith(ATTRIBUTE_PREFIX) or name in _SHOWN_CONTENT_TYPES:
             continue
         if _EXTENSION.fullmatch(name) and name not in _TAKEN and name not in found:
             found[name] = value
         else:
             others[name] = value
     if names.TRACE_CONTEXT in held:
-        found.setdefault("traceparent", held[names.TRACE_CONTEXT])
+        found.setdefault(TRACE_PARENT, held[names.TRACE_CONTEXT])
     if others:
         found[_OTHER_PROPERTIES] = orjson.dumps(others).decode()
     return found
 
 
 def _made_attributes(message: StoredMessage) -> dict[str, str]:
-    stored = datetime.fromtimestamp(message.store_timestamp_ms / 1000, UTC)
     found = {
         "specversion": _VERSION,
         "id": message.message_id or f"{message.queue_id}-{message.queue_offset}",
         "source": f"/millstream/{quote(message.topic)}/{message.queue_id}",
         "type": message.tag or _MESSAGE_TYPE,
-        "time": stored.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "datacontenttype": message.properties.get(CONTENT_TYPE, _UNKNOWN_DATA),
+        "time": _text_of_time(message.store_timestamp_ms),
+        "datacontenttype": content_type_of(message.properties) or _UNKNOWN_DATA,
     }
     if message.keys:
         found["subject"] = message.keys[0]
+    group = message.properties.get(names.MESSAGE_GROUP)
+    if group:
+        found[_PARTITION_KEY] = group
     return found
+
+
+def _text_of_time(time_ms: int) -> str:
+    """RFC 3339, with milliseconds; the end of the year 9999 for what is later than that."""
+    moment = datetime.fromtimestamp(min(time_ms, _LAST_TIME_MS) / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_event(

@@ -10,7 +10,13 @@ from typing import Final
 from zlib import crc32
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.model.properties import MAX_STORED_BYTES, encode_properties
+from millstream.model.properties import (
+    MAX_STORED_BYTES,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+    encode_properties,
+)
 from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, body_crc32, checksum_property, combine_crc32
 
 __all__ = [
@@ -54,6 +60,11 @@ _CRC_BITS: Final = CRC_MASK
 _MAX_PROPERTIES_BYTES: Final = MAX_PROPERTIES_BYTES
 
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_NO_NUMBERS: Final = bytes(12)
+"""No deliveries before, and no prepared transaction."""
+
+_pack_head: Final = HEAD.pack
 _MAX_V1_TOPIC_BYTES: Final = 127
 
 # The flags as plain integers: arithmetic on an IntFlag costs more than all the rest of a small record.
@@ -65,11 +76,15 @@ HOST_FLAGS: Final = BORN_HOST_IPV6 | _STORE_HOST_IPV6
 class PlainRecord:
     """An ordinary message on its way into the log, as it is to be stored.
 
-    `stored_properties` is the text of the `properties`; `system_flag` says nothing of hosts.
+    `properties` are read from their text, `stored_properties`, where nobody gave them. `message_id` and `tag` are what
+    they say of them; blank and None where they say nothing. `system_flag` says nothing of hosts. `light_queues` are the
+    stored names of the light queues that get an entry of the record as well, each once; the appender's dispatcher sets
+    them.
     """
 
     __slots__ = (
-        "body", "born_host", "born_timestamp_ms", "properties", "queue_id", "stored_properties", "system_flag", "topic",
+        "_held", "body", "born_host", "born_timestamp_ms", "light_queues", "message_id", "queue_id",
+        "stored_properties", "system_flag", "tag", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -86,15 +101,25 @@ class PlainRecord:
         self.topic = topic
         self.queue_id = queue_id
         self.body = body
-        self.properties = properties
         self.stored_properties = stored_properties
+        self.message_id = properties.get(UNIQUE_KEY) or ""
+        self.tag = properties.get(TAGS)
         self.system_flag = system_flag
         self.born_timestamp_ms = born_timestamp_ms
         self.born_host = born_host
+        self.light_queues: tuple[str, ...] = ()
+        self._held: dict[str, str] | None = properties
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties by their names."""
+        if self._held is None:
+            self._held = decode_properties(self.stored_properties)
+        return self._held
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PLAIN_FIELDS)
-        return f"PlainRecord({values})"
+        return f"{type(self).__name__}({values})"
 
 
 _PLAIN_FIELDS: Final = (
@@ -141,8 +166,8 @@ class RecordEncoder:
     """
 
     __slots__ = (
-        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_length", "_length_field", "_magic", "_pack", "_store",
-        "_topic", "_topic_field", "store_timestamp_ms",
+        "_body_bytes", "_body_field", "_born", "_born_host", "_fixed_bytes", "_host_flags", "_length", "_length_field",
+        "_magic", "_middle", "_middle_ms", "_pack", "_store", "_topic", "_topic_field", "store_timestamp_ms",
     )  # fmt: skip
 
     def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
@@ -152,6 +177,8 @@ class RecordEncoder:
         self._magic, self._topic_field = 0, b""
         self._born_host: Address | None = None
         self._length, self._length_field = -1, b""
+        self._body_bytes, self._body_field = -1, b""
+        self._middle_ms, self._middle = -1, b""
 
     def encode(self, message: OutgoingMessage, queue_id: int, queue_offset: int, log_offset: int) -> bytes:
         """The record of `message` at its place. Hosts are IP addresses.
@@ -175,12 +202,39 @@ class RecordEncoder:
             message.prepared_transaction_offset,
         )
 
-    def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int) -> bytes:
-        """The same of an ordinary message."""
-        return self._write(
-            record.topic, record.body, crc32(record.body), record.stored_properties, record.queue_id, 0, queue_offset,
-            log_offset, record.system_flag, record.born_timestamp_ms, record.born_host, 0, 0,
-        )  # fmt: skip
+    def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int, more: bytes = b"") -> bytes:
+        """The same of an ordinary message; `more` is the text of properties behind its own."""
+        body, properties = record.body, record.stored_properties
+        if more:
+            properties = properties + more
+        body_bytes, properties_bytes = len(body), len(properties) + _CHECKSUM_BYTES
+        if body_bytes >= _LARGE_BODY_BYTES or properties_bytes > _MAX_PROPERTIES_BYTES + _CHECKSUM_BYTES:
+            return self._write(
+                record.topic, body, crc32(body), properties, record.queue_id, 0, queue_offset, log_offset,
+                record.system_flag, record.born_timestamp_ms, record.born_host, 0, 0,
+            )  # fmt: skip
+        self._take_neighbours(record.topic, record.born_host, properties_bytes)
+        # Between the numbers that differ stands what is the same of all that one peer sends in a turn.
+        if self.store_timestamp_ms != self._middle_ms:
+            self._middle_ms = self.store_timestamp_ms
+            self._middle = b"".join((self._born, _INT64.pack(self._middle_ms), self._store, _NO_NUMBERS))
+        if body_bytes != self._body_bytes:
+            self._body_bytes, self._body_field = body_bytes, body_bytes.to_bytes(4, "big")
+        head = _pack_head(
+            self._fixed_bytes + body_bytes + len(self._topic_field) + properties_bytes,
+            self._magic,
+            crc32(body) & _CRC_BITS,
+            record.queue_id,
+            0,
+            queue_offset,
+            log_offset,
+            record.system_flag | self._host_flags,
+            record.born_timestamp_ms,
+        )
+        written = b"".join(
+            (head, self._middle, self._body_field, body, self._topic_field, self._length_field, properties)
+        )
+        return written + checksum_property(crc32(written))
 
     def _write(
         self,
@@ -201,11 +255,7 @@ class RecordEncoder:
         properties_bytes = len(properties) + _CHECKSUM_BYTES
         if properties_bytes > _MAX_PROPERTIES_BYTES + _CHECKSUM_BYTES:
             raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
-        if born_host is not self._born_host:
-            self._take_born_host(born_host)
-        if topic is not self._topic:
-            self._topic = topic
-            self._magic, self._topic_field = _topic_field(topic)
+        self._take_neighbours(topic, born_host, properties_bytes)
         field, body_bytes = self._topic_field, len(body)
         head = self._pack(
             self._fixed_bytes + body_bytes + len(field) + properties_bytes,
@@ -229,13 +279,21 @@ class RecordEncoder:
             crc = crc32(end, combine_crc32(crc32(head), body_crc, body_bytes))
             return b"".join((head, body, end, checksum_property(crc)))
         # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
-        if properties_bytes != self._length:
-            self._length, self._length_field = properties_bytes, properties_bytes.to_bytes(2, "big")
         record = b"".join((head, body, field, self._length_field, properties))
         return record + checksum_property(crc32(record))
 
+    def _take_neighbours(self, topic: str, born_host: Address, properties_bytes: int) -> None:
+        if born_host is not self._born_host:
+            self._take_born_host(born_host)
+        if topic is not self._topic:
+            self._topic = topic
+            self._magic, self._topic_field = _topic_field(topic)
+        if properties_bytes != self._length:
+            self._length, self._length_field = properties_bytes, properties_bytes.to_bytes(2, "big")
+
     def _take_born_host(self, born_host: Address) -> None:
         self._born_host = born_host
+        self._middle_ms = -1
         self._born = pack_host(born_host.host, born_host.port)
         fixed = fixed_part(len(self._born), len(self._store))
         self._pack, self._host_flags = fixed.layout.pack, fixed.host_flags

@@ -19,8 +19,9 @@ from millstream.model.errors import ConnectionFailed, ConsumeRefused, Millstream
 from millstream.model.expiry import is_expired
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullRequest, PullResult, PullStatus, QueuePoint
+from millstream.model.properties import EXPIRES_MS
 from millstream.model.topic import Permission
-from millstream.protocol.batches import messages_of
+from millstream.protocol.batches import messages_of, messages_of_run
 from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute
 
 __all__ = [
@@ -267,8 +268,14 @@ class TopicFeed:
 
     def _messages_of(self, result: PullResult, offset: int) -> tuple[list[StoredMessage], int]:
         """The messages of the records that have not expired, and how many records cannot be read."""
+        now_ms = self._clock.now_ms()
+        run = messages_of_run(result.records) if result.records else []
+        if run is not None:
+            current = [one for one in run if EXPIRES_MS not in one.properties or not is_expired(one.properties, now_ms)]
+            self.expired += len(run) - len(current)
+            return current, 0
         found: list[StoredMessage] = []
-        damaged, now_ms = 0, self._clock.now_ms()
+        damaged = 0
         for record in result.records:
             try:
                 messages = messages_of(record, offset)

@@ -27,9 +27,9 @@ from millstream.model.operations import (
     SendReceipt,
 )
 from millstream.model.topic import TopicConfig
-from millstream.proxy.backend import RouteQueue, TopicRoute, check_removable
+from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute, check_removable
 
-__all__ = ["LocalBackend"]
+__all__ = ["LocalBackend", "delivery_of"]
 
 _T = TypeVar("_T")
 
@@ -157,6 +157,11 @@ class LocalBackend:
         """A blank name means this broker."""
         if broker_name not in ("", self._broker.name):
             raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
+
+
+def delivery_of(backend: BrokerBackend) -> DeliveryService | None:
+    """What messages go through at the broker; None for brokers of other processes, and where operations are traced."""
+    return backend.delivery if isinstance(backend, LocalBackend) else None
 
 
 async def _resolve(value: Soon[_T]) -> _T:

@@ -291,9 +291,7 @@ class Processor:
         if wish.invisible_ms is not None and not MIN_RECEIVE_INVISIBLE_MS <= wish.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible_time(wish.invisible_ms, MIN_RECEIVE_INVISIBLE_MS)
         max_messages = min(max(wish.max_messages, 1), MAX_RECEIVE_MESSAGES)
-        if len(self._waiting) >= MAX_WAITING_RECEIVES:
-            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{len(self._waiting)} receives wait, which is the limit.")
-        self.answers.check(wish.client_id)
+        self.check_room(wish.client_id)
         if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The limit of deliveries under renewal is reached.")
         # By position: names cost as much as the values. A push consumer asks every broker; any other would wait at one
@@ -319,6 +317,12 @@ class Processor:
             size_bytes = sum(len(one.message.body) for one in popped)
             self.throttle.charge(caller, size_bytes, self._clock.monotonic_s())
         return popped
+
+    def check_room(self, client_id: str) -> None:
+        """TOO_MANY_REQUESTS where a receive of the client is over a limit."""
+        if len(self._waiting) >= MAX_WAITING_RECEIVES:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{len(self._waiting)} receives wait, which is the limit.")
+        self.answers.check(client_id)
 
     def give_back(self, wish: ReceiveRequest, popped: Sequence[PoppedMessage]) -> None:
         """Messages could not be handed to the client: let others receive them in a second. Does not wait."""

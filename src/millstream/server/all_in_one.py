@@ -115,6 +115,8 @@ class AllInOneOptions:
     protocols: tuple[WantedPort, ...] = ()
     cold: ObjectPlace | None = None
     """Where cold messages lie; None where all stay on the disk."""
+    catalog: str = ""
+    """Where the Iceberg tables over copies of topics are known; blank where there are files alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,7 @@ class AllInOne(Served[Endpoints]):
                 sync_flush=options.sync_flush,
                 retention_hours=options.retention_hours,
                 cold=options.cold,
+                catalog=options.catalog,
             ),
         )
         self._resources.push_async_callback(role.close)

@@ -27,6 +27,8 @@ from millstream.protocol.remoting.administration.registration import BrokerIdent
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.sync_set import AckPolicy
+from millstream.server.columns.column_process import ColumnProcess
+from millstream.server.columns.orders import WorkerOptions
 from millstream.server.replicas.controller_lines import ControllerLines
 from millstream.server.replicas.membership import IDENTITY, MasterView, Membership
 from millstream.server.replicas.permissions import REPLICA_NEEDS
@@ -90,6 +92,8 @@ class BrokerRoleOptions:
     """Where cold messages lie; None where all stay on the disk."""
     tiered: TieredOptions = field(default_factory=TieredOptions)
     """Which messages go there, and for how long."""
+    catalog: str = ""
+    """Where the Iceberg tables over copies of topics are known; blank where there are files alone."""
 
 
 class BrokerRole:
@@ -262,7 +266,13 @@ class BrokerRole:
             advertised=advertised,
             peers=peers,
             open_objects=None if options.cold is None else options.cold.open,
+            make_column_work=self._make_column_work if options.cold is not None else None,
         )
+
+    def _make_column_work(self) -> ColumnProcess:
+        place = self._options.cold
+        assert place is not None
+        return ColumnProcess(WorkerOptions(place.url, place.endpoint, place.region, self._options.catalog))
 
     def _open_peers(self) -> Peers | None:
         if not self._options.nameservers:

@@ -23,7 +23,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -57,6 +57,10 @@ class Dispatcher(Protocol):
     def dispatch(self, record: PendingRecord) -> list[PendingRecord]:
         """The record with its light queues, and behind it more records to be stored with it, for those queues that it
         has no room to name. Asked about all records of a call that has one of these topics. Raises what refuses it."""
+        ...
+
+    def dispatch_plain(self, record: PlainRecord) -> bool:
+        """Give an ordinary record its light queues; False where it may have no room to name all. Raises the same."""
         ...
 
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
@@ -183,12 +187,14 @@ class Appender:
         would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
-    async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
+    async def append_now(
+        self, records: Sequence[AnyRecord], *, is_of_one_topic: bool = False
+    ) -> list[AppendedRecord]:  # fmt: skip
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
         """
-        waiting = _Waiting(records, _size_bytes(records), True, None)
+        waiting = _Waiting(records, _size_bytes(records), True, None, is_of_one_topic=is_of_one_topic)
         self._enter(waiting)
         try:
             await _rest_of_turn()
@@ -262,12 +268,16 @@ class Appender:
         """Give the records their light queues; the calls that were refused."""
         refused = []
         for waiting in watched:
-            records: list[PendingRecord] = []
+            records: list[AnyRecord] = []
             copies: list[PendingRecord] = []
             try:
                 for record in waiting.records:
-                    pending = record if isinstance(record, PendingRecord) else _as_pending(record)
-                    first, *more = dispatcher.dispatch(pending)
+                    if not isinstance(record, PendingRecord):
+                        if dispatcher.dispatch_plain(record):
+                            records.append(record)
+                            continue
+                        record = _as_pending(record)
+                    first, *more = dispatcher.dispatch(record)
                     records.append(first)
                     copies += more
             except MillstreamError as error:
@@ -341,8 +351,9 @@ class Appender:
             self._waiting_bytes -= waiting.size_bytes
             waiting.resolve()
         if self.on_visible is not None:
-            pairs = {(record.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            pairs: set[tuple[str, int]] = set()
             for waiting in stored:
+                note_queues(waiting.records, pairs)
                 if waiting.light_queues:
                     pairs.update((name, LIGHT_QUEUE_NUMBER) for name in waiting.light_queues)
             self.on_visible(list(pairs))
@@ -427,10 +438,7 @@ class Appender:
 
 def _size_bytes(records: Sequence[AnyRecord]) -> int:
     """What the records count while they wait."""
-    size_bytes = RECORD_OVERHEAD_BYTES * len(records)
-    for record in records:
-        size_bytes += len(record.body)
-    return size_bytes
+    return RECORD_OVERHEAD_BYTES * len(records) + measure_bodies(records)
 
 
 def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:

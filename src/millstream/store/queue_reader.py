@@ -147,10 +147,10 @@ class QueueReader:
     ) -> tuple[bytes, list[Place]] | None:
         """At most `max_count` records of a queue from an offset that it has on, copied one behind the other, and their
         places; all are verified. None where `read` has to be asked for each: they have more than `max_bytes` or
-        `_COPIED_BYTES`, are in several segments, one is damaged, there is none, or the queue is a light one."""
+        `_COPIED_BYTES`, are in several segments, one is damaged, or there is none."""
         place = topic, queue_id
         queue = self._by_place.get(place)
-        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places or isinstance(queue, LightQueue):
+        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
             return None
         if queue_offset < queue.min_offset:
             return None
@@ -164,13 +164,17 @@ class QueueReader:
         except FileNotFoundError:
             return None
         data = copy_records(view, segment.start, places, min(max_bytes, _COPIED_BYTES))
-        return None if data is None or not is_checked_run(data, places, queue_offset) else (data, places)
+        first = -1 if isinstance(queue, LightQueue) else queue_offset
+        return None if data is None or not is_checked_run(data, places, first) else (data, places)
 
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or
         elsewhere than in the segment of the first."""
-        if not entries or isinstance(entries[0], ColdEntry):
+        if not entries:
             return None
+        if isinstance(entries[0], ColdEntry):
+            cold = [entry.record for entry in entries if isinstance(entry, ColdEntry)]
+            return cold if len(cold) == len(entries) else None
         segment = self._log.segment_at(entries[0].log_offset)
         if segment is None or self._compacted.find(topic, queue_id) is not None:
             return None

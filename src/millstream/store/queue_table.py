@@ -145,6 +145,9 @@ class QueueTable:
         for queue in self:
             wanted.setdefault(queue.topic, set()).add(str(queue.queue_id))
         for topic in self._files.names(self._directory):
+            if topic in wanted and is_light_queue(topic):
+                # It has one queue alone, and there may be very many such directories.
+                continue
             directory = self._directory / topic
             if topic not in wanted:
                 self._remove(directory)

@@ -1,9 +1,10 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-from millstream.protocol.checksum cimport checksum_property
+from millstream.protocol.checksum cimport checksum_property, has_checksum
 
-cdef Py_ssize_t _CHECKSUM_BYTES, _LEAST_BYTES
+cdef Py_ssize_t _CHECKSUM_BYTES, _LEAST_BYTES, _QUEUE_OFFSET_AT, _LOG_OFFSET_AT
+cdef bint _IS_COMPILED
 
 @cython.locals(
     size_bytes=cython.longlong, size=cython.longlong, place=cython.longlong, start=cython.longlong,
@@ -11,8 +12,12 @@ cdef Py_ssize_t _CHECKSUM_BYTES, _LEAST_BYTES
 )
 cpdef bytes copy_records(object view, long long view_offset, list places, long long max_bytes)
 
-@cython.locals(
-    at=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, checked=Py_ssize_t, place=cython.longlong,
-    own_size=cython.longlong, own_offset=cython.longlong, own_place=cython.longlong,
-)
+@cython.locals(at=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, checked=Py_ssize_t, place=cython.longlong, crc=cython.longlong)
 cpdef bint is_checked_run(bytes data, list places, long long queue_offset) except -1
+
+cdef bint _begins_with(
+    bytes data, Py_ssize_t at, unsigned long long size, long long queue_offset, unsigned long long log_offset
+) except -1
+
+@cython.locals(number=cython.ulonglong, place=Py_ssize_t)
+cpdef unsigned long long number_at(bytes data, Py_ssize_t at, Py_ssize_t size) except? 1

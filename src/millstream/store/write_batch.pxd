@@ -21,21 +21,31 @@ cdef class WriteBatch:
     @cython.locals(
         appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
         queue_offset=cython.longlong, record=bytes, size=cython.longlong, held=dict, plain=PlainRecord,
-        encoder=RecordEncoder, light=list, entry=bytes,
+        encoder=RecordEncoder, light=list, entry=bytes, places=bytes, tag=str, plain_topic=str, of_queue=dict,
+        found=QueueShare,
     )
     cpdef list add(self, object records)
 
     @cython.locals(share=QueueShare)
     cdef QueueShare _share(self, object topic, object queue_id, object batch_count)
 
-    cdef QueueShare _light_share(self, object name)
+    cdef list _light_shares(self, object names)
 
     @cython.locals(start=cython.longlong)
     cdef tuple _roll(self, long long end, long long size)
 
 
+@cython.locals(size_bytes=cython.longlong, plain=PlainRecord)
+cpdef long long measure_bodies(object records) except -1
+
+@cython.locals(topic=str, last_queue=cython.longlong, queue_id=cython.longlong, plain=PlainRecord)
+cpdef note_queues(object records, set found)
+
 @cython.locals(share=QueueShare)
 cdef void _add_to_all(list shares, bytes entry)
+
+@cython.locals(share=QueueShare, places=list)
+cdef bytes _light_places(list shares)
 
 @cython.locals(share=QueueShare, held=dict, places=list)
 cdef object _with_light_places(object message, list shares)

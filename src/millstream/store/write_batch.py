@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.consume_queue import ENTRY, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
+__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch", "measure_bodies", "note_queues"]
 
 
 class PendingRecord(NamedTuple):
@@ -114,21 +114,31 @@ class WriteBatch:
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
         shares, encoder, timestamp_ms = self.shares, self._encoder, self._encoder.store_timestamp_ms
-        laid_out = self.runs[-1].records
+        laid_out, places = self.runs[-1].records, b""
         end, limit = self.end, self._limit - BLANK_BYTES
         plain: PlainRecord | None
         message: OutgoingMessage | None
+        plain_topic, of_queue = "", dict[int, QueueShare]()
         for one in records:
             if isinstance(one, PlainRecord):
-                plain, message, batch_count, light = one, None, None, None
-                topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
+                plain, message, batch_count, queue_id, tag = one, None, None, one.queue_id, one.tag
+                light = self._light_shares(plain.light_queues) if plain.light_queues else None
+                places = _light_places(light) if light else b""
+                if plain.topic is not plain_topic:
+                    plain_topic, of_queue = plain.topic, {}
+                found = of_queue.get(queue_id)
+                if found is None:
+                    found = shares.get((plain_topic, queue_id)) or self._share(plain_topic, queue_id, None)
+                    of_queue[queue_id] = found
+                share = found
             else:
                 plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
                 topic, held = message.topic, message.properties
+                tag = held.get(TAGS)
                 if light_queues or MULTI_DISPATCH in held:
-                    light = [self._light_share(each) for each in light_queues]
+                    light = self._light_shares(light_queues)
                     message = _with_light_places(message, light)
-            share = shares.get((topic, queue_id)) or self._share(topic, queue_id, batch_count)
+                share = shares.get((topic, queue_id)) or self._share(topic, queue_id, batch_count)
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
                 message = share.with_place(message, batch_count)
@@ -137,13 +147,13 @@ class WriteBatch:
                     record = encoder.encode(message, queue_id, queue_offset, end)
                 else:
                     assert plain is not None
-                    record = encoder.encode_plain(plain, queue_offset, end)
+                    record = encoder.encode_plain(plain, queue_offset, end, places)
                 size = len(record)
                 if end + size <= limit:
                     break
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
-            code = tags_code(held[TAGS]) if held and TAGS in held else 0
+            code = tags_code(tag) if tag else 0
             if batch_count is None:
                 entry = _pack_entry(end, size, code)
                 share.entries.append(entry)
@@ -166,8 +176,10 @@ class WriteBatch:
         share = self.shares[topic, queue_id] = QueueShare(queue)
         return share
 
-    def _light_share(self, name: str) -> QueueShare:
-        return self.shares.get((name, LIGHT_QUEUE_NUMBER)) or self._share(name, LIGHT_QUEUE_NUMBER, None)
+    def _light_shares(self, names: Iterable[str]) -> list[QueueShare]:
+        return [
+            self.shares.get((name, LIGHT_QUEUE_NUMBER)) or self._share(name, LIGHT_QUEUE_NUMBER, None) for name in names
+        ]
 
     def _roll(self, end: int, size: int) -> tuple[int, int]:
         """Go on in the next segment: where it starts, and up to where its records may reach."""
@@ -181,10 +193,44 @@ class WriteBatch:
         return start, self._limit - BLANK_BYTES
 
 
+def measure_bodies(records: Sequence[AnyRecord]) -> int:
+    """Bytes of the bodies of the records together."""
+    size_bytes = 0
+    for one in records:
+        if isinstance(one, PlainRecord):
+            plain = one
+            size_bytes += len(plain.body)
+        else:
+            size_bytes += len(one[0].body)
+    return size_bytes
+
+
+def note_queues(records: Sequence[AnyRecord], found: set[tuple[str, int]]) -> None:
+    """Add the (topic, queue number) of each record."""
+    topic, last_queue = "", -1
+    for one in records:
+        if isinstance(one, PlainRecord):
+            plain = one
+            queue_id = plain.queue_id
+            # Neighbours are often of one queue.
+            if queue_id != last_queue or plain.topic is not topic:
+                topic, last_queue = plain.topic, queue_id
+                found.add((topic, queue_id))
+        else:
+            found.add((one[0].topic, one[1]))
+
+
 def _add_to_all(shares: list[QueueShare], entry: bytes) -> None:
     for share in shares:
         share.entries.append(entry)
         share.next_offset += 1
+
+
+def _light_places(shares: list[QueueShare]) -> bytes:
+    """The places in these light queues as they stand behind all other properties; see below."""
+    places = [(share.queue.topic, share.next_offset) for share in shares]
+    names, offsets = encode_light_places(places)
+    return f"{MULTI_DISPATCH}\x01{names}\x02{MULTI_QUEUE_OFFSET}\x01{offsets}\x02".encode()
 
 
 def _with_light_places(message: OutgoingMessage, shares: list[QueueShare]) -> OutgoingMessage:

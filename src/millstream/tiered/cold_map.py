@@ -105,6 +105,10 @@ def object_key(name: str, number: int) -> str:
     return f"{name}/{number:05}.msc"
 
 
+def _row_name(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
 def commit_stretch(row: ColdStretch, objects: Iterable[ColdObject]) -> ColdStretch:
     """The row once all objects are in the store."""
     return msgspec.structs.replace(row, objects=tuple(objects))
@@ -148,6 +152,8 @@ class ColdMap:
 
     rows: dict[str, ColdStretch] = field(default_factory=dict)
     _queues: dict[tuple[str, int], list[ColdRange]] = field(default_factory=dict)
+    _queue_ids: dict[str, set[int]] = field(default_factory=dict)
+    """By topic the queues that have something cold, or had."""
 
     def apply(self, name: str, row: ColdStretch | None) -> None:
         """Put the row of that name in the place of the one there was; None: there is none any more."""
@@ -170,6 +176,7 @@ class ColdMap:
             found.size_bytes,
         )
         insort(self._queues.setdefault((part.topic, part.queue_id), []), one, key=_first)
+        self._queue_ids.setdefault(part.topic, set()).add(part.queue_id)
 
     def _withdraw(self, row: ColdStretch) -> None:
         keys = {one.key for one in row.objects or ()}
@@ -216,6 +223,20 @@ class ColdMap:
         number = bisect_right(ranges, begin, key=_next)
         behind = bisect_left(ranges, end, lo=number, key=_first) if begin < end else number
         return tuple(ranges[number : min(behind, number + max_count)])
+
+    def rows_from(self, topic: str, log_begin: int) -> list[tuple[str, ColdStretch]]:
+        """The rows from that log offset on that have something of a topic, with their names, in the order of the log.
+
+        Looks at no others: offsets of a queue ascend with the log.
+        """
+        names: set[str] = set()
+        for queue_id in self._queue_ids.get(topic, ()):
+            for one in reversed(self._queues.get((topic, queue_id), ())):
+                name = _row_name(one.key)
+                if self.rows[name].log_begin < log_begin:
+                    break
+                names.add(name)
+        return sorted(((name, self.rows[name]) for name in names), key=lambda pair: pair[1].log_begin)
 
     def queues(self) -> list[tuple[str, int]]:
         """The topics and numbers of all queues with something cold."""

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from millstream.model.clock import Clock, SystemClock
@@ -214,6 +214,8 @@ class _HttpConnection(HttpToolsProtocol):
         self._head_since_s: float | None = None
         self._unread_since_s: float | None = None
         self._refused_s: float | None = None
+        self._cycles: list[RequestResponseCycle] = []
+        """The requests that are under way, or wait behind one that is."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -247,6 +249,8 @@ class _HttpConnection(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
             return
         super().on_headers_complete()
+        self._cycles = [one for one in self._cycles if not one.response_complete]
+        self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         if self.cycle is not None:
@@ -293,6 +297,11 @@ class _HttpConnection(HttpToolsProtocol):
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
+        for waiting in self._cycles:
+            # Its application must not write behind the end of what is sent.
+            waiting.disconnected, waiting.waiting_for_100_continue = True, False
+            waiting.message_event.set()
+        self.pipeline.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -20,10 +20,11 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
+from millstream.protocol.remoting.send_shape import SendRun, as_commands
 from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.connection_memory import HalfFrame, UnreadAnswer
-from millstream.transport.request_batches import BatchHandler
+from millstream.transport.request_batches import BatchHandler, RequestBatch
 from millstream.transport.strangers import StrangerAct
 
 if TYPE_CHECKING:
@@ -223,23 +224,23 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Answers made here wait for the end of the chunk: a turn's answers are one write.
         self._flush_is_due = True
-        commands: list[RemotingCommand] = []
+        requests: list[RemotingCommand | SendRun] = []
         try:
             # Not a list of all: what came before a bad frame is handled.
-            commands.extend(self._decoder.feed(self._server.receiving[:nbytes]))
+            requests.extend(self._decoder.feed_runs(self._server.receiving[:nbytes]))
         except ConnectionFailed as error:
-            self._serve(commands)
+            self._serve(requests)
             self._log_closing(error)
             self._flush()
             self.abort()
             return
         if self._backlog:
-            self._put_off(commands)
+            self._put_off([*as_commands(requests)])
         else:
-            self._serve(commands)
+            self._serve(requests)
         self._flush()
         if self._is_half or self._decoder.held_bytes:
-            self._note_frame(begins=bool(commands))
+            self._note_frame(begins=bool(requests))
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -270,27 +271,59 @@ class Connection(asyncio.BufferedProtocol):
     def _closed_error(self) -> Unreachable:
         return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
 
-    def _serve(self, commands: list[RemotingCommand]) -> None:
+    def _serve(self, requests: Sequence[RemotingCommand | SendRun]) -> None:
         """Handle what one chunk brought: together what a handler takes together, the rest one by one."""
+        commands: list[RemotingCommand] = []
+        for number, one in enumerate(requests):
+            if not isinstance(one, SendRun):
+                commands.append(one)
+                continue
+            left, number = self._serve_commands(commands), number
+            if not left:
+                left, number = self._serve_run(one), number + 1
+            if left:
+                self._put_off([*left, *as_commands(requests[number:])])
+                return
+            commands = []
+        left = self._serve_commands(commands)
+        if left:
+            self._put_off(left)
+
+    def _serve_run(self, run: SendRun) -> Sequence[RemotingCommand]:
+        """Handle sends that are alike; those that have to wait until the peer has read."""
+        handler = self._server.handlers.get(run.shape.code) if self._server.gate is None else None
+        served = 0
+        if isinstance(handler, BatchHandler) and self._has_room():
+            turn = handler.take_run(run, self)
+            if turn is not None:
+                served = turn.count
+                self._wait_for_turn(turn, run.shape.code, partial(run.commands, 0, served))
+        return () if served == len(run.records) else self._serve_commands(run.commands(served))
+
+    def _serve_commands(self, commands: Sequence[RemotingCommand]) -> Sequence[RemotingCommand]:
+        """Handle requests of any kind; those that have to wait until the peer has read."""
         handlers = self._server.handlers if self._server.gate is None else {}
         position = 0
         while position < len(commands):
             # Before each request: the answers to one chunk may be a thousand times its size.
-            if (self._unsent or self._outgoing_bytes >= _PIECE_BYTES) and not self._may_serve():
-                self._put_off(commands[position:])
-                return
+            if not self._has_room():
+                return commands[position:]
             command = commands[position]
             handler = handlers.get(command.code)
             if isinstance(handler, BatchHandler) and not command.flag:
                 turn = handler.take(commands, position, self)
                 if turn is not None:
                     taken = commands[position : position + turn.count]
-                    ended = partial(self._turn_ended, taken, self.last_read_s)
-                    self._wait_for(turn.frames, ended, command.code, turn.count)
+                    self._wait_for_turn(turn, command.code, partial(tuple, taken))
                     position += turn.count
                     continue
             self._handle(command)
             position += 1
+        return ()
+
+    def _has_room(self) -> bool:
+        """Whether the peer reads its answers, so that more of them may be made."""
+        return not (self._unsent or self._outgoing_bytes >= _PIECE_BYTES) or self._may_serve()
 
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
@@ -339,24 +372,35 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reads:
             self._throttle()
 
-    def _turn_ended(self, taken: list[RemotingCommand], arrived_s: float, frames: asyncio.Future[bytes]) -> None:
-        self._no_longer(frames, taken[0].code, len(taken))
+    def _wait_for_turn(self, turn: RequestBatch, code: int, taken: Callable[[], Sequence[RemotingCommand]]) -> None:
+        ended = partial(self._turn_ended, code, turn.count, taken, self.last_read_s)
+        self._wait_for(turn.frames, ended, code, turn.count)
+
+    def _turn_ended(
+        self,
+        code: int,
+        count: int,
+        taken: Callable[[], Sequence[RemotingCommand]],
+        arrived_s: float,
+        frames: asyncio.Future[bytes],
+    ) -> None:
+        self._no_longer(frames, code, count)
         if frames.cancelled():
             return
         error = frames.exception()
         if error is None:
             elapsed_s = self._clock.monotonic_s() - arrived_s
-            self._server.latency.note(taken[0].code, ResponseCode.SUCCESS, elapsed_s, len(taken))
+            self._server.latency.note(code, ResponseCode.SUCCESS, elapsed_s, count)
             answers = frames.result()
             self._outgoing.append(answers)
             self._outgoing_bytes += len(answers)
             if not self._flush_is_due:
                 self._flush()
         elif isinstance(error, Refused):
-            for command in taken:
+            for command in taken():
                 self._handle(command)
         elif isinstance(error, Exception):
-            for command in taken:
+            for command in taken():
                 self._answer(command, _failure_answer(command, error), arrived_s)
 
     def _end_request(
@@ -426,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
         self._note_unread()
         return not self._is_stuffed
 
-    def _put_off(self, commands: list[RemotingCommand]) -> None:
+    def _put_off(self, commands: Sequence[RemotingCommand]) -> None:
         """Keep requests until the peer has read; they are dropped where it is gone."""
         if not self.is_open:
             return

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.send_shape import SendRun
 
 if TYPE_CHECKING:
     from millstream.transport.remoting_connection import Connection
@@ -40,3 +41,7 @@ class BatchHandler(ABC):
     def take(self, commands: Sequence[RemotingCommand], start: int, connection: Connection) -> RequestBatch | None:
         """A turn of the commands from `start` on, up to the first one that is none of its own; None where that is at
         `start`. Must not raise after it has begun anything."""
+
+    @abstractmethod
+    def take_run(self, run: SendRun, connection: Connection) -> RequestBatch | None:
+        """The same of sends that are alike, from the first one on."""

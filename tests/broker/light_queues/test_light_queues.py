@@ -12,16 +12,19 @@ import pytest
 from broker_bench import Bench, attempts, bodies, open_bench, running, settle
 
 from millstream.broker.delivery.admission import plain_properties
+from millstream.broker.light_queues.dispatcher import RouteDispatcher
 from millstream.broker.pop.dead_letters import ORIGIN_TOPIC
 from millstream.broker.queues.light_copies import COPY_TOPIC
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.group import FirstPosition, GroupConfig
+from millstream.model.light_queue import light_queue
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery
 from millstream.model.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, encode_properties
 from millstream.model.routing import routing_table
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record import decode_record
 from millstream.protocol.record_encoder import PlainRecord
 
 SESSION = "%LMQ%mqtt-a"
@@ -58,6 +61,23 @@ async def test_a_bound_queue_gets_what_fits_its_filter_and_the_topic_everything(
     assert bodies(popped) == ["one", "three"]
     assert [(p.message.topic, p.message.queue_id, p.message.queue_offset) for p in popped] == [("t", 0, 0), ("t", 0, 1)]
     assert bodies(await bench.pop()) == ["one", "two", "three"]
+
+
+async def test_messages_that_are_read_together_are_those_that_are_read_one_by_one(
+    bench: Bench,
+) -> None:
+    # A session of more than one record's room has its messages as copies.
+    names = ["mqtt-a", *[f"mqtt-{'x' * 90}{number}" for number in range(400)]]
+    for name in names:
+        await put(bench, declare(name), bind(name))
+    await bench.send("one", own="1")
+    await bench.send("two")
+    reader = bench.broker.delivery.popper.reader
+    for name in (names[0], names[-1]):
+        stored_name = light_queue(name)
+        run = reader.message_run(stored_name, 0, 0, 2, 1 << 20)
+        assert run == [reader.message_at(stored_name, 0, offset) for offset in (0, 1)]
+        assert [(one.topic, one.properties.get("own")) for one in run or ()] == [("t", "1"), ("t", None)]
 
 
 async def test_a_message_goes_once_to_a_queue_of_which_several_bindings_fit(bench: Bench) -> None:
@@ -195,6 +215,31 @@ async def test_plain_records_of_a_bound_topic_go_to_light_queues(bench: Bench) -
             peer,
         )
     assert plain_properties(f"{MULTI_DISPATCH}\x01{SESSION}\x02") is None
+
+
+async def test_a_plain_record_names_its_light_queues_as_any_other_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mqtt-a", "mqtt-b"):
+        await put(bench, declare(name), bind(name))
+    delivery, held = bench.broker.delivery, {"own": "1"}
+    topic = delivery.plain_topic("t")
+    assert topic is not None
+
+    async def store() -> bytes:
+        plain = PlainRecord("t", 0, b"x", encode_properties(held), "", None, 0, 5, Address("10.0.0.9", 4))
+        stored = asyncio.get_running_loop().create_future()
+        delivery.store_plain(topic, [plain], lambda places, error: stored.set_result(places[0].log_offset))
+        record = delivery.popper.reader.store.record_at(await stored)
+        assert record is not None
+        return bytes(record)
+
+    plain = decode_record(await store())
+    assert plain.properties == {"own": "1", MULTI_DISPATCH: f"{SESSION},%LMQ%mqtt-b", MULTI_QUEUE_OFFSET: "0,0"}
+    monkeypatch.setattr(RouteDispatcher, "dispatch_plain", lambda *_: False)
+    general = decode_record(await store())
+    assert general.properties == {**plain.properties, MULTI_QUEUE_OFFSET: "1,1"}
+    assert list(general.properties) == list(plain.properties)
 
 
 async def test_delayed_messages_go_to_light_queues_when_they_are_due(tmp_path: Path) -> None:

@@ -82,3 +82,19 @@ async def test_a_reader_at_a_tail_of_which_nothing_is_left_reaches_the_end(bench
     assert (result.status, result.next_offset) == (PullStatus.ALL_FILTERED, 1002)
     assert await bench.pop(topic="c", queue_id=0) == []
     assert bench.broker.queues.committed_offset("g", "c", 0) == 1002
+
+
+async def test_compaction_keeps_every_property_of_a_message(bench: Bench) -> None:
+    held = {
+        "KEYS": "k9",
+        "TAGS": "t",
+        "mqtt_topic": "a/b|01",
+        "CE_id": "A1",
+        "amqp_properties": "AAA=",
+        "__EXPIRES_MS": "1",
+    }
+    await bench.broker.delivery.send([OutgoingMessage("c", b"x", dict(held), queue_id=0)])
+    before = decode_record((await pull(bench, 1000)).records[0])
+    await compact(bench)
+    assert decode_record((await pull(bench, 1000)).records[0]) == before
+    assert {name: before.properties.get(name) for name in held} == held

@@ -322,3 +322,31 @@ def test_a_run_of_acknowledgements_does_what_each_of_them_does(data: st.DataObje
     assert {at: str(error) for at, error in errors.items()} == expected
     assert together.in_flight == one_by_one.in_flight
     assert (together.committed, together.next_due_ms()) == (one_by_one.committed, one_by_one.next_due_ms())
+
+
+@given(st.integers(0, 9), st.integers(0, 5), st.integers(-200, 200), st.integers(0, 1))
+def test_a_run_of_deliveries_does_what_each_of_them_does(skipped: int, count: int, later_ms: int, floor: int) -> None:
+    one_by_one, together = Ledger(3), Ledger(3)
+    for ledger in (one_by_one, together):
+        for queue_offset in range(3, 7):
+            ledger.deliver(queue_offset, T, 100)
+        ledger.floor_ms = floor * (T + 50)
+        ledger.changed = False
+    first, now_ms = 7 + skipped, T + later_ms
+    for queue_offset in range(first, first + count):
+        one_by_one.deliver(queue_offset, now_ms, 100)
+    together.deliver_run(first, count, now_ms, 100)
+    assert together.in_flight == one_by_one.in_flight
+    assert all(held.pop_time_ms == together.pop_time_ms(now_ms) for held in together.in_flight[4:])
+    assert (together.cursor, together.changed, together.next_due_ms()) == (
+        one_by_one.cursor, one_by_one.changed, one_by_one.next_due_ms(),
+    )  # fmt: skip
+    for moment_ms in range(T - 200, T + 400, 10):
+        assert together.peek_due(moment_ms) == one_by_one.peek_due(moment_ms)
+
+
+def test_a_run_that_was_delivered_before_is_refused() -> None:
+    ledger = Ledger(3)
+    with pytest.raises(ValueError, match="offset 2 was delivered before; the cursor is 3"):
+        ledger.deliver_run(2, 5, T, 100)
+    assert ledger.is_idle

@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.broker.delivery.admission import plain_properties
-from millstream.broker.remoting.ordinary_sends import MAX_KNOWN_NAMES, read_ordinary_sends, read_properties
+from millstream.broker.remoting.ordinary_sends import (
+    MAX_GATHERED_MESSAGES,
+    MAX_KNOWN_NAMES,
+    accept_run,
+    read_ordinary_sends,
+    read_properties,
+)
 from millstream.model.message import Address
 from millstream.model.properties import encode_properties
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.command import RemotingCommand, decode_json, encode_header
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
 
 names = st.sampled_from(["UNIQ_KEY", "TAGS", "KEYS", "own", "", " ", "DELAY", "\xe4", "a b"])
 values = st.one_of(st.sampled_from(["", " ", "|", "a|b", "x", "\x7f", "\xe4", "a\x01b"]), st.text(max_size=8))
@@ -44,3 +52,45 @@ def test_many_sets_of_names_are_forgotten_and_read_all_the_same() -> None:
 def test_who_names_light_queues_goes_the_general_way_where_the_names_are_taken_off(name: str) -> None:
     ext = {"a": "g", "b": "orders", "e": "1", "g": "5", "i": f"{name}\x01%LMQ%mqtt-x\x02"}
     assert not read_ordinary_sends([RemotingCommand(310, ext, b"x")], 0, TopicConfig("orders"), Address("192.0.2.7", 1))
+
+
+odd = {
+    "b": st.sampled_from(["orders", "other"]),
+    "f": st.sampled_from(["0", "1", "4"]),
+    "h": st.sampled_from(["0", "7"]),
+    "m": st.sampled_from(["false", "true"]),
+    "bornHost": st.just("10.0.0.1:5"),
+}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["0", "3", "4", "77"]), stored, st.binary(max_size=2)), max_size=6),
+    st.dictionaries(st.sampled_from(sorted(odd)), st.just(""), max_size=1),
+    st.data(),
+)
+def test_what_a_run_of_a_shape_brings_is_accepted_as_if_its_sends_were_requests(
+    sends: list[tuple[str, str, bytes]], changed: dict[str, str], data: st.DataObject
+) -> None:
+    fixed = {"a": "g", "b": "orders", "g": "5", **{name: data.draw(odd[name]) for name in changed}}
+    frames = b"".join(
+        b"".join(encode_frame(RemotingCommand(310, {**fixed, "e": queue, "i": text}, body, number)))
+        for number, (queue, text, body) in enumerate(sends)
+    )
+    topic, peer = TopicConfig("orders"), Address("192.0.2.7", 1)
+    for run in FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(frames):
+        if isinstance(run, SendRun):
+            commands = run.commands()
+            found = repr(accept_run(run, topic, peer))
+            assert found == repr(read_ordinary_sends(commands, 0, topic, peer))
+
+
+def test_a_run_is_accepted_up_to_the_most_that_are_gathered() -> None:
+    ext = {"a": "g", "b": "orders", "e": "1", "g": "5", "i": ""}
+    shape = learn_shape(header := encode_header(RemotingCommand(310, ext)), decode_json(header))
+    assert shape is not None
+    run = SendRun(shape)
+    for _ in range(MAX_GATHERED_MESSAGES + 1):
+        record = shape.read(header + b"x", 0, len(header), len(header) + 1)
+        assert record is not None
+        run.records.append(record)
+    assert len(accept_run(run, TopicConfig("orders"), Address("192.0.2.7", 1))) == MAX_GATHERED_MESSAGES

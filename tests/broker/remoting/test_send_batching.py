@@ -1,9 +1,12 @@
-"""What arrives in one chunk is taken together; nobody can tell but by the time that it takes."""
+"""What arrives in one chunk is taken together; nobody can tell but by the time that it takes.
+
+All of it holds where the connection learns the shapes of its sends as where it does not.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +27,7 @@ from millstream.protocol.record import decode_record
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.send_shape import SendShapes
 from millstream.store.message_store import StoreOptions
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
@@ -63,24 +67,34 @@ class Wire(asyncio.Transport):
 class Door:
     """A broker's connection, into which whole chunks are put. `by_turns` is whether it takes sends together."""
 
+    learns = False
+
     def __init__(self, broker: Broker, *, by_turns: bool) -> None:
         handlers = broker_handlers(broker)
         turns = handlers[RequestCode.SEND_MESSAGE_V2]
         assert isinstance(turns, SendBatchHandler)
         if not by_turns:
             handlers[RequestCode.SEND_MESSAGE_V2] = turns.__call__
-        self.taken = 0
-        take = turns.take
+        self.taken = self.taken_as_run = 0
+        take, take_run = turns.take, turns.take_run
 
         def counted(*arguments: Any) -> Any:
             turn = take(*arguments)
             self.taken += 0 if turn is None else turn.count
             return turn
 
+        def run_counted(*arguments: Any) -> Any:
+            turn = take_run(*arguments)
+            self.taken += 0 if turn is None else turn.count
+            self.taken_as_run += 0 if turn is None else turn.count
+            return turn
+
         turns.take = counted  # type: ignore[assignment, method-assign]
+        turns.take_run = run_counted  # type: ignore[assignment, method-assign]
         self.broker = broker
         self.server = RemotingServer(handlers, clock=broker.clock)
         self.connection = Connection(self.server, broker.clock)
+        self.connection._decoder = FrameDecoder(shapes=SendShapes(learns=Door.learns))
         self.wire = Wire()
         self.connection.connection_made(self.wire)
 
@@ -96,6 +110,13 @@ class Door:
                 await asyncio.sleep(0)
         await asyncio.sleep(0)
         return {answer.opaque: answer for answer in FrameDecoder().feed(bytes(self.wire.written))}
+
+
+@pytest.fixture(scope="module", autouse=True, params=[False, True], ids=["plain", "shapes"])
+def learns(request: pytest.FixtureRequest) -> Iterator[None]:
+    Door.learns = request.param
+    yield
+    Door.learns = False
 
 
 @asynccontextmanager
@@ -159,6 +180,16 @@ async def test_ordinary_sends_are_taken_together_and_leave_the_same_bytes_as_one
         assert bytes(together.wire.written) == bytes(apart.wire.written)
         assert log_of(together.broker) == log_of(apart.broker) != b""
         assert (together.taken, apart.taken) == (80, 0)
+
+
+async def test_sends_that_are_alike_are_taken_as_a_run_of_a_shape(tmp_path: Path) -> None:
+    commands = sends(20, i="UNIQ_KEY\x01A1\x02TAGS\x01red\x02")
+    commands[12].ext["e"] = "99"
+    async with door(tmp_path / "a") as together, door(tmp_path / "b", by_turns=False) as apart:
+        assert told(await together.put(commands)) == told(await apart.put(commands))
+        assert queues_of(together.broker) == queues_of(apart.broker)
+        # The first one gives the shape; what is behind the refused one must not overtake it.
+        assert (together.taken, together.taken_as_run) == (12, 11 if Door.learns else 0)
 
 
 async def test_every_answer_of_a_turn_is_counted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import NameRefused
-from millstream.model.routing.mqtt_filters import MAX_LEVELS, MqttFilters, check_mqtt_filter
+from millstream.model.routing.mqtt_filters import KEPT_HOLDERS, KEPT_NAMES, MAX_LEVELS, MqttFilters, check_mqtt_filter
 
 LEVELS = st.sampled_from(["", "a", "b", "$SYS", "$a"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).filter(bool)
@@ -36,17 +36,20 @@ def test_a_name_finds_the_holders_whose_filters_it_fits_also_after_some_are_remo
 ) -> None:
     trie: MqttFilters[int] = MqttFilters()
     kept: set[tuple[str, int]] = set()
+    name = data.draw(NAMES)
     for text, holder in held:
         check_mqtt_filter(text)
         assert trie.add(text, holder) is ((text, holder) not in kept)
         kept.add((text, holder))
+        # Asked between changes as well: what is remembered of a name must not outlive one.
+        assert set(trie.match(name)) == {holder for text, holder in kept if fits(text, name)}
     gone = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
     for text, holder in gone:
         assert trie.remove(text, holder)
         assert not trie.remove(text, holder)
         kept.discard((text, holder))
+        assert set(trie.match(name)) == {holder for text, holder in kept if fits(text, name)}
     assert len(trie) == len(kept)
-    name = data.draw(NAMES)
     assert set(trie.match(name)) == {holder for text, holder in kept if fits(text, name)}
 
 
@@ -88,3 +91,17 @@ def test_the_examples_of_the_specification_hold(text: str, name: str, is_fit: bo
 def test_what_is_no_filter_is_refused(text: str) -> None:
     with pytest.raises(NameRefused, match="MS-2113"):
         check_mqtt_filter(text)
+
+
+def test_only_so_many_names_are_remembered() -> None:
+    trie: MqttFilters[int] = MqttFilters()
+    trie.add("#", 1)
+    for number in range(KEPT_NAMES + 10):
+        assert set(trie.match(f"a/{number}")) == {1}
+    assert len(trie._known) <= KEPT_NAMES
+    trie.match("x" * 300)
+    assert "x" * 300 not in trie._known
+    for holder in range(KEPT_HOLDERS + 1):
+        trie.add("wide", holder)
+    assert len(trie.match("wide")) == KEPT_HOLDERS + 1
+    assert "wide" not in trie._known

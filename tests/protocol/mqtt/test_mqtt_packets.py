@@ -199,3 +199,11 @@ def test_user_properties_keep_their_order_and_their_doubles() -> None:
 )
 def test_older_clients_are_told_the_return_code_that_fits_best(reason: ReasonCode, code: int) -> None:
     assert connect_return_code(reason) == code
+
+
+def test_what_came_of_a_packet_is_forgotten_with_its_connection() -> None:
+    decoder = PacketFrames(ROOM)
+    decoder.feed(bytes((0x30, 100, 0, 1)))
+    assert decoder.held_bytes
+    decoder.forget()
+    assert (decoder.held_bytes, decoder.missing_bytes) == (0, 0)

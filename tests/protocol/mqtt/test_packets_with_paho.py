@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from packet_strategies import packets
 
@@ -12,7 +12,7 @@ from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Connect, Publish
-from millstream.protocol.mqtt.properties import NO_PROPERTIES, decode_properties, encode_properties
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId, decode_properties, encode_properties
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.wire import FieldReader
 
@@ -25,6 +25,8 @@ V5 = ProtocolVersion.V5
 @given(st.data())
 def test_paho_reads_the_properties_that_are_written_and_writes_those_that_are_read(data: st.DataObject) -> None:
     packet = data.draw(packets(V5).filter(lambda one: getattr(one, "properties", NO_PROPERTIES) is not NO_PROPERTIES))
+    # paho refuses this one as it reads; here the connection does, when it resolves the alias.
+    assume(packet.properties.values.get(PropertyId.TOPIC_ALIAS) != 0)
     kind = PacketType(encode_packet(packet, V5)[0] >> 4)
     written = encode_properties(packet.properties)
     theirs = properties.Properties(int(kind))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model import properties as names
-from millstream.model.message import Address, StoredMessage
+from millstream.model.message import Address, StoredMessage, SystemFlag
 from millstream.model.properties import encode_properties as encode_stored
 from millstream.model.properties import parse_properties
 from millstream.protocol.amqp.content import NO_PROPERTIES, ContentProperties, decode_properties, encode_properties
@@ -16,13 +19,13 @@ from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.proxy.amqp.dead_letters import MAX_DEATHS, with_death
 from millstream.proxy.amqp.stored_content import (
     MAX_READABLE_BYTES,
-    body_of,
     place_of,
     routing_of,
     stored_body,
     view_content,
     wire_properties,
 )
+from millstream.proxy.stored_body import body_of
 
 HEADERS = st.dictionaries(
     st.text(max_size=12), st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20), max_size=5
@@ -110,7 +113,7 @@ def test_a_record_of_another_protocol_has_its_properties_as_headers() -> None:
     held = {names.KEYS: "k1", names.TAGS: "red", "colour": "crimson", "mqtt_response_topic": "answers"}
     message = record(held, topic="orders")
     content = decode_properties(wire_properties(message))
-    assert decode_table(content.headers or b"")[0] == {"colour": "crimson", "mqtt_response_topic": "answers"}
+    assert decode_table(content.headers or b"")[0] == {"colour": "crimson"}
     assert (content.message_id, content.reply_to, content.timestamp) == ("k1", "answers", Timestamp(1_700_000_000))
     assert place_of(message) == ("orders", "red")
 
@@ -176,3 +179,30 @@ def test_deaths_are_bounded_and_other_headers_keep_their_bytes() -> None:
     content = decode_properties(data)
     assert b"\x04mines\x00\x05" in (content.headers or b"")
     assert content.expiration is None
+
+
+def test_what_amqp_has_a_field_for_comes_from_other_protocols() -> None:
+    held = {
+        names.PRIORITY: "700",
+        names.EXPIRES_MS: "1700000060456",
+        names.MESSAGE_GROUP: "g1",
+        "content_type": "text/plain",
+        "mqtt_correlation": "/w==",
+    }
+    content = decode_properties(wire_properties(record(held)))
+    assert (content.priority, content.expiration, content.content_type) == (255, "60000", "text/plain")
+    assert content.correlation_id is None
+    headers = {"mqtt_correlation": "/w==", names.MESSAGE_GROUP: "g1"}
+    assert decode_table(content.headers or b"")[0] == headers
+
+
+@pytest.mark.parametrize("prefix", ["cloudEvents:", "cloudEvents_"])
+def test_headers_of_an_event_are_stored_as_its_attributes(prefix: str) -> None:
+    sent = {f"{prefix}id": "A1", f"{prefix}Not A Name": "x"}
+    stored = view_content(encode_properties(ContentProperties(headers=encode_table(sent)))).stored
+    assert (stored["CE_id"], stored[f"{prefix}Not A Name"]) == ("A1", "x")
+
+
+def test_a_body_that_was_packed_is_delivered_unpacked() -> None:
+    packed = replace(record({}, zlib.compress(b"body" * 1000)), system_flag=SystemFlag.COMPRESSED)
+    assert body_of(packed) == b"body" * 1000

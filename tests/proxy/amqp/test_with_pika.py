@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from amqp_ports import AmqpSite, running_amqp
+from millstream.broker.delivery_service import DeliveryService
 from millstream.model import properties as names
 from millstream.model.errors import StoreError
 from millstream.model.message import OutgoingMessage
@@ -691,11 +692,11 @@ def test_clients_are_told_to_wait_while_the_brokers_take_nothing(
         connection.add_on_connection_blocked_callback(lambda _, frame: news.append(frame.method.reason))
         connection.add_on_connection_unblocked_callback(lambda *_: news.append("unblocked"))
 
-        async def refuse(_messages: Any) -> Any:
+        async def refuse(*_records: Any) -> Any:
             raise StoreError("DISK_FULL", "The disk has no room.")
 
         with monkeypatch.context() as full:
-            full.setattr(site.backend, "send", refuse)
+            full.setattr(DeliveryService, "send_plain", refuse)
             with pytest.raises(exceptions.NackError):
                 channel.basic_publish("", name, b"x")
         wait_for(channel, lambda: news == ["The disk has no room.", "unblocked"])

@@ -11,6 +11,7 @@ from http_ground import EVENT, HttpGround
 from millstream.model.catalogue import CATALOGUE
 from millstream.proxy.http.problems import STATUSES
 from millstream.proxy.http.request import MAX_REQUEST_BYTES
+from patience import within_patience
 
 SEND = "/v1/topics/orders/messages"
 RECEIVE = "/v1/groups/g/topics/orders/receive"
@@ -39,6 +40,8 @@ def without(name: str) -> dict[str, str]:
         (STRUCTURED, json.dumps({**WHOLE, "data": 1, "data_base64": "eA=="}).encode(), 400, "MS-3270", "and data_base"),
         (BATCH, b"{}", 400, "MS-3270", "no JSON array"),
         (BATCH, b"[]", 400, "MS-3270", "0 events"),
+        (BATCH, b"[" * 100_000, 400, "MS-3270", "nested too deep"),
+        (STRUCTURED, b'{"data":' + b"[" * 100_000, 400, "MS-3270", "nested too deep"),
         ({"content-type": "application/cloudevents+avro"}, b"x", 415, "MS-5103", "not as application/cloudevents+avro"),
         ({"content-encoding": "gzip"}, b"x", 415, "MS-5103", "'gzip' is not taken"),
         ({}, b"", 400, "MS-3001", "empty body"),
@@ -53,6 +56,18 @@ async def test_a_post_that_cannot_be_taken_says_what_is_wrong(
     assert (problem["code"], problem["status"]) == (code, status)
     assert words in problem["detail"]
     assert problem["type"] == f"urn:millstream:{code}"
+
+
+async def test_a_request_that_waits_to_go_on_ends_when_what_follows_it_is_none(
+    memory: HttpGround, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", memory.client.base_url.port)
+    head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n"
+    writer.write(head.encode() + b"hello" + b"\0 no request\r\n\r\n")
+    await within_patience(reader.read())
+    writer.close()
+    await memory.client.get("/health")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from mqtt_peer import Dial
 
 from millstream.broker.broker import Broker
-from millstream.model.message import OutgoingMessage
+from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import PullRequest
 from millstream.protocol.batches import messages_of
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
@@ -136,3 +138,37 @@ async def test_records_of_other_protocols_come_as_messages_and_messages_as_recor
     request = PullRequest("g", "mqtt", 0, 3)
     (record,) = [one for raw in (await LocalBackend(broker).pull("", request)).records for one in messages_of(raw, 3)]
     assert (record.body, record.keys, record.properties["mqtt_topic"]) == (b"x", ("given/3",), "given/3")
+
+
+async def test_a_packed_body_comes_unpacked_and_an_empty_one_of_amqp_is_empty(dial: Dial, processor: Processor) -> None:
+    peer = await dial()
+    await peer.connect()
+    await peer.subscribe("mqtt/#", qos=1)
+    packed = OutgoingMessage("mqtt", zlib.compress(b"body" * 1000), {}, system_flag=SystemFlag.COMPRESSED)
+    await processor.send([packed, OutgoingMessage("mqtt", b" ", {"IS_EMPTY_MSG": "true"})])
+    assert [(await peer.receive()).payload for _ in range(2)] == [b"body" * 1000, b""]
+
+
+async def test_an_expiry_that_mqtt_cannot_say_is_the_longest_that_it_can(dial: Dial, processor: Processor) -> None:
+    peer = await dial()
+    await peer.connect()
+    await peer.subscribe("mqtt", qos=1)
+    await processor.send([OutgoingMessage("mqtt", b"x", {"__EXPIRES_MS": "32472144000000"})])
+    assert (await peer.receive()).properties.number(PropertyId.MESSAGE_EXPIRY_INTERVAL, 0) == 0xFFFFFFFF
+
+
+async def test_a_message_with_the_attributes_of_an_event_is_stored_as_one(dial: Dial, broker: Broker) -> None:
+    peer = await dial()
+    await peer.connect()
+    await peer.subscribe("a", qos=1)
+    user = [("specversion", "1.0"), ("id", "1"), ("source", "/s"), ("type", "t"), ("No Name", "x"), ("tenant", "t1")]
+    peer.send(Publish("a", b"x", 0, properties=Properties(user=user)))
+    assert (await peer.receive()).properties.user == user
+    request = PullRequest("g", "mqtt", 0, 0)
+    [record] = [one for raw in (await LocalBackend(broker).pull("", request)).records for one in messages_of(raw, 0)]
+    assert {name: record.properties[name] for name in ("CE_id", "CE_tenant", "No Name")} == {
+        "CE_id": "1",
+        "CE_tenant": "t1",
+        "No Name": "x",
+    }
+    assert "id" not in record.properties

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -72,6 +73,16 @@ async def test_a_websocket_carries_packets_however_they_are_cut_into_frames(serv
     assert found == b"\x82\x06\x20\x02\x00\x00\xd0\x00"
     writer.write(frame(b"\x03\xe8", 8))
     assert await within_patience(reader.read()) == b"\x88\x02\x03\xe8"
+    writer.close()
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_websocket_that_ends_behind_a_connect_leaves_nothing_undone(server: MqttServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    connect = encode_packet(Connect("c", ProtocolVersion.V3_1_1), ProtocolVersion.V3_1_1)
+    writer.write(HANDSHAKE + frame(connect) + frame(b"\x03\xe8", 8))
+    assert (await within_patience(reader.read())).endswith(b"\x88\x02\x03\xe8")
+    gc.collect()
     writer.close()
 
 

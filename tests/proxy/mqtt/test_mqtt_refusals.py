@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from mqtt_peer import Dial, Peer, connect_to
 
 from millstream.broker.broker import Broker
+from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
+from millstream.model.message import OutgoingMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
@@ -25,13 +29,15 @@ from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt import handlers as handlers_module
+from millstream.proxy.mqtt import session as session_module
 from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S
 from millstream.proxy.mqtt.connection import MAX_RECEIVE
 from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES
 from millstream.proxy.mqtt.server import CONNECT_LIMIT_S, MqttServer
-from millstream.proxy.mqtt.session import MAX_PENDING, MAX_SESSION_SUBSCRIPTIONS
+from millstream.proxy.mqtt.session import MAX_INFLIGHT, MAX_SESSION_SUBSCRIPTIONS
 from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
+from millstream.telemetry.metrics import MetricsPage
 
 V4, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
@@ -193,13 +199,12 @@ async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_l
 ) -> None:
     monkeypatch.setattr(handlers_module, "REFUSAL_DELAY_S", 0.01)
 
-    async def full(*_messages: object) -> None:
+    def full(*_messages: object) -> None:
         raise StoreError("DISK_FULL", "no room")
 
     peer = await client(dial, V4)
     await peer.publish("a", b"x", 1)
-    monkeypatch.setattr(LocalBackend, "send", full)
-    monkeypatch.setattr(Processor, "send", full)
+    monkeypatch.setattr(DeliveryService, "send_plain", full)
     peer.send(Publish("a", b"x", 1, packet_id=1))
     assert await peer.next_packet() is None
 
@@ -215,17 +220,51 @@ async def test_a_client_that_publishes_faster_than_a_rule_allows_is_told_so(dial
     await server.close()
 
 
-async def test_a_clean_session_that_acknowledges_nothing_ends_rather_than_lose_messages(dial: Dial) -> None:
+async def test_a_clean_session_that_acknowledges_nothing_ends_rather_than_lose_messages(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "MAX_PENDING", 10)
     peer = await dial()
     await peer.connect(properties={PropertyId.RECEIVE_MAXIMUM: 1})
     await peer.subscribe("a", qos=1)
     sender = await client(dial)
-    sender.send(*(Publish("a", b"", 1, packet_id=number + 1) for number in range(MAX_RECEIVE)))
-    for _ in range(MAX_RECEIVE):
-        await sender.expect(Acknowledgement)
-    sender.send(*(Publish("a", b"", 1, packet_id=number + 1) for number in range(MAX_PENDING + 2 - MAX_RECEIVE)))
+    sender.send(*(Publish("a", b"", 1, packet_id=number + 1) for number in range(12)))
     await peer.expect(Publish)
     assert (await peer.expect(Disconnect)).reason is ReasonCode.QUOTA_EXCEEDED
+
+
+async def test_a_burst_comes_whole_to_a_client_of_a_clean_session_that_acknowledges(
+    dial: Dial, broker: Broker, server: MqttServer
+) -> None:
+    peer, sender = await client(dial), await client(dial)
+    await sender.publish("a", b"first", 1)
+    await peer.subscribe("a", qos=1)
+    burst = [OutgoingMessage("mqtt", b"%d" % number, {"mqtt_topic": "a"}, queue_id=0) for number in range(5000)]
+    for start in range(0, len(burst), 1000):
+        await broker.delivery.send(burst[start : start + 1000])
+    assert [(await peer.receive()).payload for _ in burst] == [one.body for one in burst]
+    assert server.services.traffic.dropped == 0
+
+
+async def test_what_a_client_of_a_clean_session_loses_is_counted_and_said(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session_module, "MAX_PENDING", 3)
+    peer, sender = await client(dial), await client(dial)
+    await peer.subscribe("a", qos=1)
+    for _ in range(MAX_INFLIGHT + 4):
+        await sender.publish("a", b"x", 1)
+    while isinstance(packet := await peer.next_packet(), Publish):
+        pass
+    assert isinstance(packet, Disconnect)
+    assert packet.reason is ReasonCode.QUOTA_EXCEEDED
+    assert server.services.traffic.dropped == 4
+    (line,) = [record for record in caplog.records if "waited for acknowledgements" in record.getMessage()]
+    assert line.levelno == logging.WARNING
+    page = MetricsPage(cluster="c", node_id="n")
+    server.add_metrics(page)
+    (counted,) = [one for one in page.text().splitlines() if one.startswith("millstream_port_dropped_total")]
+    assert counted.endswith(" 4")
 
 
 async def test_a_message_larger_than_the_client_takes_is_left_out(dial: Dial) -> None:

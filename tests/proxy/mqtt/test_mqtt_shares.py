@@ -8,10 +8,12 @@ from mqtt_peer import Dial, Peer
 
 from millstream.broker.broker import Broker
 from millstream.model.light_queue import light_queue
-from millstream.protocol.mqtt.packets import Publish
+from millstream.protocol.mqtt.packet_types import PacketType
+from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish
 from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.light_routes import share_queue_name
+from millstream.proxy.mqtt.server import MqttServer
 from patience import eventually
 
 
@@ -80,3 +82,64 @@ async def test_nothing_that_is_retained_comes_to_a_shared_subscription(dial: Dia
     await sender.publish("a/x", b"retained", 1, retain=True)
     peer = await member(dial)
     await peer.expect_nothing()
+
+
+async def lasting_member(dial: Dial) -> Peer:
+    peer = await dial()
+    await peer.connect("member", clean_start=False, expiry_s=3600)
+    return peer
+
+
+async def test_a_message_of_qos_2_is_completed_with_the_member_that_it_was_sent_to(
+    dial: Dial, server: MqttServer
+) -> None:
+    first = await lasting_member(dial)
+    await first.subscribe("$share/g/a/#", qos=2)
+    sender = await dial()
+    await sender.connect()
+    await sender.publish("a/x", b"one", 2)
+    sent = await first.expect(Publish)
+    other = await member(dial, qos=2)
+    first.close()
+    await eventually(lambda: server.services.traffic.sessions == 2)
+    await sender.publish("a/x", b"two", 2)
+    assert (await other.receive()).payload == b"two"
+    await other.expect_nothing()
+    for _ in range(2):
+        # Also over a connection that ends before it is said to be there.
+        first = await lasting_member(dial)
+        again = await first.expect(Publish)
+        assert (again.payload, again.qos, again.packet_id, again.dup) == (b"one", 2, sent.packet_id, True)
+        first.send(Disconnect())
+        assert await first.next_packet() is None
+    first = await lasting_member(dial)
+    again = await first.receive()
+    assert (again.payload, again.packet_id) == (b"one", sent.packet_id)
+    await first.expect_nothing()
+    first.send(Disconnect())
+    assert await first.next_packet() is None
+    first = await lasting_member(dial)
+    await first.expect_nothing()
+    await other.expect_nothing()
+
+
+async def test_a_message_of_qos_2_goes_to_nobody_else_when_the_session_of_its_member_ended(
+    dial: Dial, server: MqttServer
+) -> None:
+    sender = await dial()
+    await sender.connect()
+    for has_received in (False, True):
+        first = await member(dial, qos=2)
+        await sender.publish("a/x", b"one", 2)
+        sent = await first.expect(Publish)
+        if has_received:
+            first.send(Acknowledgement(PacketType.PUBREC, sent.packet_id))
+            assert (await first.expect(Acknowledgement)).packet_type is PacketType.PUBREL
+        first.close()
+        await eventually(lambda: server.services.traffic.sessions == 1)
+        other = await member(dial, qos=2)
+        await sender.publish("a/x", b"two", 2)
+        assert (await other.receive()).payload == b"two"
+        await other.expect_nothing()
+        other.close()
+        await eventually(lambda: server.services.traffic.sessions == 1)

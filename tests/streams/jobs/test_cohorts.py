@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,8 +12,11 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave, shared_query
+from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave
+from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.identity import shared_query
 from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.pipeline import StreamPipeline
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.position import Position
@@ -172,3 +177,56 @@ def test_jobs_that_are_not_started_again_with_the_others_keep_their_place(tmp_pa
     leave(directories, tmp_path)
     assert [at(directory) for directory in directories] == [20, 20]
     assert not (tmp_path / "merged-1").exists(), "nobody needs it any more"
+
+
+class PausedQuery(StreamPipeline):
+    """A query that notes when it was held; no Spark runs."""
+
+    def __init__(self, held: list[str]) -> None:
+        self._held = held
+
+    @contextlib.contextmanager
+    def between_batches(self) -> Iterator[None]:
+        self._held.append("held")
+        yield
+        self._held.append("released")
+
+    def progress(self) -> JobProgress:
+        return JobProgress()
+
+    def wait(self, timeout_s: float) -> bool:
+        return True
+
+    def stop(self) -> None:
+        self._held.append("stopped")
+
+
+def test_a_savepoint_of_a_job_holds_the_query_that_it_shares_and_nobody_leaves_meanwhile(tmp_path: Path) -> None:
+    held: list[str] = []
+    directory = tmp_path / "a" / "events"
+    stand(directory, 0)
+    stand(tmp_path / "merged-1", 0)
+    cohort = Cohort(tmp_path, "merged-1", {directory: []}, lambda _outputs: PausedQuery(held))
+    member = CohortMember(cohort, directory, [])
+    handle = JobHandle("a", [member], query="merged-1", directory=tmp_path / "a")
+    with pytest.raises(JobError, match="was written by an earlier release"):
+        # The checkpoint of this test has no table of its state; it is looked at while it is held.
+        handle.write_savepoint(tmp_path / "saved")
+    assert held == ["held"]
+    held.clear()
+    with member.between_batches():
+        leaving = threading.Thread(target=member.stop)
+        leaving.start()
+        leaving.join(0.05)
+        assert held == ["held"]
+    leaving.join(10)
+    assert held == ["held", "released", "stopped"]
+
+
+def test_a_shared_query_without_micro_batches_gives_no_savepoint(tmp_path: Path) -> None:
+    _cohort, members, _started = shared(tmp_path, "ab")
+    with pytest.raises(JobError, match="does not run in micro-batches") as refused:
+        JobHandle("a", [members["a"]], directory=tmp_path / "a").write_savepoint(tmp_path / "saved")
+    assert refused.value.name == "SAVEPOINT_REFUSED"
+    for member in members.values():
+        member.stop()

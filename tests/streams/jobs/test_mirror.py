@@ -13,7 +13,6 @@ from millstream.model.topic import check_topic_name
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import OWNER_FILE, CopyOwner, JobIdentity, write_identity
 from millstream.streams.jobs.mirror import MAX_BEHIND_S, CheckpointMirror, StatePlace
-from millstream.streams.jobs.savepoints.savepoint import write_savepoint
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.state.state_files import LocalStateFiles
 from millstream.streams.state.unreachable import StateDenied, StateUnreachable
@@ -250,6 +249,3 @@ def test_operators_keep_their_state_where_the_job_began(tmp_path: Path) -> None:
     elsewhere.check_operators()
     with pytest.raises(JobError, match="keep their state in"):
         here.check_operators()
-    with pytest.raises(JobError, match="keep their state in") as refusal:
-        write_savepoint(directory.parent, tmp_path / "saved", "s")
-    assert refusal.value.name == "SAVEPOINT_REFUSED"

@@ -21,7 +21,7 @@ from millstream.streams.rule_formats.alert_script import AlertScript, Uncounted
 from millstream.streams.rules.conditions import Truth
 from millstream.streams.rules.packed.packer import TOLD
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, RuleStatistics
-from millstream.streams.spark.columns.types import arrow_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.rules.hit_columns import RuleColumns
 from millstream.streams.sql.session.compiler import SqlSession
 

@@ -85,14 +85,19 @@ class Sender:
             return None
         return topic if is_writable(topic) else None
 
-    def next_queue(self, topic: TopicConfig) -> int:
-        """The queue of the next call to a topic whose messages name none."""
-        return self._next_turn(topic.name) % topic.write_queues
+    def take_turns(self, topic: TopicConfig, count: int) -> int:
+        """The first turn of the next `count` calls to a topic whose messages name no queue: the queues take turns."""
+        return self._next_turn(topic.name, count)
 
     def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all; `ended`
         is told. Refusals of the appender are raised at once."""
         self.appender.append_then(records, partial(self._plain_ended, topic, ended))
+
+    async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
+        """The same for who waits. Raises what refused them."""
+        places = await self.appender.append_now(records, is_of_one_topic=True)
+        self.statistics.stored_plain(topic.name, places)
 
     def _plain_ended(
         self,
@@ -242,10 +247,11 @@ class Sender:
                 return PendingRecord(waiting(message, queue_id, due_ms), 0), due_ms
         return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
 
-    def _next_turn(self, topic: str) -> int:
-        """Which call this is of those to the topic whose messages name no queue, from 0 on."""
+    def _next_turn(self, topic: str, count: int = 1) -> int:
+        """Which call this is of those to the topic whose messages name no queue, from 0 on; `count` of them are made at
+        once."""
         turn = self._turns.get(topic, 0)
-        self._turns[topic] = turn + 1
+        self._turns[topic] = turn + count
         return turn
 
     def forget(self, topic: str) -> None:

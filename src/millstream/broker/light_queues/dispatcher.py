@@ -8,18 +8,20 @@ of the topic is not confirmed yet is taken in once it is, and what is written be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Final
 
-from millstream.broker.queues.light_copies import dispatch_record
+from millstream.broker.queues.light_copies import dispatch_record, have_room
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import KEYS
 from millstream.model.routing.routes import LightQueueConfig, RouteBinding
 from millstream.model.routing.routing_table import RoutingTable
 from millstream.model.state_topics import ROUTES_TOPIC
-from millstream.protocol.record import decode_record
+from millstream.protocol.changelog import ChangelogDecoder
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.route_records import RouteRecord, decode_route
+from millstream.store.consume_queue import IndexEntry
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
@@ -62,14 +64,17 @@ class RouteDispatcher:
                 self._next_offset = self._store.max_offset(ROUTES_TOPIC, _QUEUE)
                 return
             read += len(entries)
-            for entry in entries:
-                try:
-                    message = decode_record(self._store.read(entry), verify=False)
-                except StoreError as error:
-                    _log.error("A route at offset %d is lost: %s", entry.queue_offset, error)
-                else:
-                    self._take_in(message.properties.get(KEYS, ""), message.body)
+            # There may be a million: only what a change needs is taken out of a record.
+            for change in ChangelogDecoder().changes(self._read_records(entries)):
+                self._take_in(str(change.key, "utf-8", "replace"), b"" if change.value is None else bytes(change.value))
             self._next_offset = entries[-1].queue_offset + 1
+
+    def _read_records(self, entries: Sequence[IndexEntry]) -> Iterator[memoryview]:
+        for entry in entries:
+            try:
+                yield memoryview(self._store.read(entry))
+            except StoreError as error:
+                _log.error("A route at offset %d is lost: %s", entry.queue_offset, error)
 
     def check(self, messages: Sequence[OutgoingMessage]) -> list[RouteRecord]:
         """What records for the topic of the routes say. Raises ILLEGAL_ROUTE, LIGHT_QUEUE_QUOTA_EXCEEDED."""
@@ -90,6 +95,14 @@ class RouteDispatcher:
             return [record]
         light_queues = self.table.match(message.topic, message.properties)
         return dispatch_record(record, light_queues) if light_queues else [record._replace(light_queues=())]
+
+    def dispatch_plain(self, record: PlainRecord) -> bool:
+        """See `Dispatcher`."""
+        light_queues = self.table.match(record.topic, record.properties)
+        if light_queues and not have_room(len(record.stored_properties), light_queues):
+            return False
+        record.light_queues = light_queues
+        return True
 
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
         """See `Dispatcher`."""

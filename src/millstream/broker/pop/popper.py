@@ -75,7 +75,7 @@ class Popper:
             await self._prepare(request, topic)
         taken = await pop_until_deadline(self, request)
         if taken:
-            self._arm(request)
+            self.arm(request)
         return taken
 
     def ack(self, request: AckRequest) -> None:
@@ -191,7 +191,8 @@ class Popper:
         group = self.group_of(request.group, request.topic)
         if group.first_position is _LAST:
             self._begin_at_the_end(request, group, topic.read_queues)
-        queues = self._order(request, topic)
+        queues = self.order_queues(request, topic)
+        self.end_turn(request)
         scan = PopScan(self.reader, request, group, self.broker_name, self.clock.now_ms())
         again = self.list_retry_queues(request, group)
         if keeps_order(request, group) and request.attempt_id:
@@ -254,24 +255,24 @@ class Popper:
         elif was_full or ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
             self.polls.wake_group(group, topic, queue_id)
 
-    def _order(self, request: PopRequest, topic: TopicConfig) -> list[int]:
-        """The queues to look at; another one comes first each time, so that none starves.
+    def order_queues(self, request: PopRequest, topic: TopicConfig) -> list[int]:
+        """The queues to look at; another one comes first after each `end_turn`, so that none starves.
 
         In a PRIORITY topic always the highest one, so that a priority waits as long as a higher one has messages.
         """
-        queues = topic.read_queues
         if request.queue_id is not None:
             return [request.queue_id]
-        if request.queues:
-            first = self._turns.get((request.group, request.topic), 0) % len(request.queues)
-            self._turns[request.group, request.topic] = first + 1
-            return [*request.queues[first:], *request.queues[:first]]
-        if topic.message_type is _PRIORITY:
-            return [*reversed(range(queues))]
-        key = (request.group, request.topic)
-        first = self._turns.get(key, 0) % queues
-        self._turns[key] = first + 1
-        return [*range(first, queues), *range(first)]
+        if topic.message_type is _PRIORITY and not request.queues:
+            return [*reversed(range(topic.read_queues))]
+        queues = request.queues or range(topic.read_queues)
+        first = self._turns.get((request.group, request.topic), 0) % len(queues)
+        return [*queues[first:], *queues[:first]]
+
+    def end_turn(self, request: PopRequest) -> None:
+        """Let a request's next look begin with another queue."""
+        if request.queue_id is None:
+            key = (request.group, request.topic)
+            self._turns[key] = self._turns.get(key, 0) + 1
 
     def _open(self, request: PopRequest, group: GroupConfig, queue_id: int) -> Ledger:
         ledger = self.offsets.ledger(request.group, request.topic, queue_id)
@@ -339,7 +340,7 @@ class Popper:
                 # Reading needs no room; maintenance writes it as soon as there is some.
                 _log.warning("Where the group %s begins is in memory alone for now: %s", request.group, error)
 
-    def _arm(self, request: PopRequest) -> None:
+    def arm(self, request: PopRequest) -> None:
         """Have those who wait woken when a delivery of these queues becomes visible again."""
         if self.polls.has_pops(request.group, request.topic):
             for queue_id, delay_s in self._alarms(request):

@@ -21,6 +21,11 @@ cdef class Ledger:
 
     cpdef deliver(self, object queue_offset, object now_ms, object invisible_ms)
 
+    @cython.locals(in_flight=dict, hidden=list, offset=cython.longlong)
+    cpdef deliver_run(self, long long queue_offset, Py_ssize_t count, object now_ms, object invisible_ms)
+
+    cpdef pop_time_ms(self, object now_ms)
+
     cpdef _enter(self, object delivery)
 
     cpdef pass_over(self, object next_offset)

@@ -121,10 +121,27 @@ class Ledger:
         """Deliver an offset for the first time; offsets between the cursor and it count as consumed."""
         if queue_offset < self.cursor:
             raise ValueError(f"offset {queue_offset} was delivered before; the cursor is {self.cursor}")
-        delivery = Delivery(queue_offset, max(now_ms, self.floor_ms + 1), invisible_ms, now_ms + invisible_ms)
+        delivery = Delivery(queue_offset, self.pop_time_ms(now_ms), invisible_ms, now_ms + invisible_ms)
         self._enter(delivery)
         heappush(self._hidden, (delivery.visible_ms, queue_offset))
         return delivery
+
+    def deliver_run(self, queue_offset: int, count: int, now_ms: int, invisible_ms: int) -> None:
+        """`deliver` for `count` offsets from `queue_offset` on, of a ledger that keeps no order."""
+        if queue_offset < self.cursor:
+            raise ValueError(f"offset {queue_offset} was delivered before; the cursor is {self.cursor}")
+        in_flight, hidden = self._in_flight, self._hidden
+        pop_time_ms, visible_ms = self.pop_time_ms(now_ms), now_ms + invisible_ms
+        for offset in range(queue_offset, queue_offset + count):
+            in_flight[offset] = Delivery(offset, pop_time_ms, invisible_ms, visible_ms)
+            heappush(hidden, (visible_ms, offset))
+        if count:
+            self.cursor = queue_offset + count
+            self.changed = True
+
+    def pop_time_ms(self, now_ms: int) -> int:
+        """What the handle of a delivery says that begins now."""
+        return max(now_ms, self.floor_ms + 1)
 
     def _enter(self, delivery: Delivery) -> None:
         self._in_flight[delivery.queue_offset] = delivery

@@ -23,7 +23,15 @@ from millstream.model.properties import (
 )
 from millstream.store.write_batch import PendingRecord
 
-__all__ = ["COPY_TOPIC", "MAX_COPIES", "MAX_OFFSET_CHARACTERS", "as_light_message", "dispatch_record"]
+__all__ = [
+    "COPY_TOPIC",
+    "MAX_COPIES",
+    "MAX_OFFSET_CHARACTERS",
+    "as_light_message",
+    "dispatch_record",
+    "have_room",
+    "place_in_light_queue",
+]
 
 COPY_TOPIC: Final = "rmq_sys_MILLSTREAM_LIGHT_COPIES"
 """The system topic of the copies. It has no consumers: light queues lead to its records."""
@@ -98,11 +106,30 @@ def as_light_message(message: StoredMessage, queue_offset: int) -> StoredMessage
     )
 
 
+def place_in_light_queue(messages: Sequence[StoredMessage], queue_offset: int) -> None:
+    """The same for messages that were just decoded and that nobody has seen, in place: they follow each other in the
+    light queue from an offset on."""
+    for message in messages:
+        held = message.properties
+        if message.topic == COPY_TOPIC:
+            message.topic = held.pop(REAL_TOPIC, message.topic)
+            held.pop(REAL_QUEUE, None)
+        held.pop(MULTI_DISPATCH, None)
+        held.pop(MULTI_QUEUE_OFFSET, None)
+        message.queue_id, message.queue_offset = LIGHT_QUEUE_NUMBER, queue_offset
+        queue_offset += 1
+
+
+def have_room(properties_bytes: int, light_queues: tuple[str, ...]) -> bool:
+    """Whether properties of so many bytes leave room to name all these light queues."""
+    places_bytes = sum([len(name) + MAX_OFFSET_CHARACTERS + _SEPARATORS for name in light_queues])
+    return properties_bytes + places_bytes + _NAMES_BYTES <= MAX_STORED_BYTES
+
+
 def _fit_surely(message: OutgoingMessage, light_queues: tuple[str, ...]) -> bool:
     """Whether all fit even if each character took four bytes: so it is with most, and need not be counted exactly."""
     characters = sum([len(name) + len(value) + _SEPARATORS for name, value in message.properties.items()])
-    places = sum([len(name) + MAX_OFFSET_CHARACTERS + _SEPARATORS for name in light_queues])
-    return _MAX_CHARACTER_BYTES * characters + places + _NAMES_BYTES <= MAX_STORED_BYTES
+    return have_room(_MAX_CHARACTER_BYTES * characters, light_queues)
 
 
 def _room_bytes(message: OutgoingMessage) -> int:

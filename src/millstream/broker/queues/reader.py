@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from millstream.broker.queues.light_copies import as_light_message
+from millstream.broker.queues.light_copies import as_light_message, place_in_light_queue
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
+from millstream.model.light_queue import LIGHT_PREFIX, is_light_queue
 from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
 from millstream.model.topic import Permission, TopicConfig
@@ -283,7 +284,10 @@ class Reader:
         `message` has to be asked for each: they have more than `max_bytes`, one is unusual or damaged, or of a batch.
         """
         run = self.store.read_run(topic, queue_id, queue_offset, max_count, max_bytes)
-        return None if run is None else decode_run(*run)
+        messages = None if run is None else decode_run(*run)
+        if messages is not None and topic.startswith(LIGHT_PREFIX) and is_light_queue(topic):
+            place_in_light_queue(messages, queue_offset)
+        return messages
 
     def _message_of_batch(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         batch = self._batches.find(entry.log_offset)

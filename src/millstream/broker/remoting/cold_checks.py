@@ -20,7 +20,9 @@ class ColdCheckHandlers:
         self._broker = broker
 
     def status(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_body(self._cold.status()))
+        found = self._cold.status()
+        found.copies = self._broker.columns.status()
+        return command.response(body=encode_body(found))
 
     async def verify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A few objects for each request."""

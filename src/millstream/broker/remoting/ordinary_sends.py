@@ -13,8 +13,9 @@ from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.messages.sends import BORN_HOST, MESSAGE_TYPE
+from millstream.protocol.remoting.send_shape import SendRun, SentRecord
 
-__all__ = ["MAX_GATHERED_MESSAGES", "MAX_KNOWN_NAMES", "read_ordinary_sends", "read_properties"]
+__all__ = ["MAX_GATHERED_MESSAGES", "MAX_KNOWN_NAMES", "accept_run", "read_ordinary_sends", "read_properties"]
 
 MAX_GATHERED_MESSAGES: Final = 1024
 """Messages of one group at most."""
@@ -36,18 +37,20 @@ _MAX_BODY_BYTES: Final = MAX_BODY_BYTES
 _INT64: Final = 1 << 63
 _JSON, _SEND = HeaderType.JSON, int(RequestCode.SEND_MESSAGE_V2)
 _BORN_HOST, _MESSAGE_TYPE = BORN_HOST, MESSAGE_TYPE
+_MAX_TEXT_BYTES: Final = MAX_USER_PROPERTIES_BYTES
+_MAX_GATHERED_MESSAGES: Final = MAX_GATHERED_MESSAGES
 
 
 def read_ordinary_sends(
     commands: Sequence[RemotingCommand], start: int, topic: TopicConfig, peer: Address
-) -> list[PlainRecord]:
+) -> list[SentRecord]:
     """What is stored of the ordinary sends to the topic from `start` on, up to the first other request.
 
     `peer` is who sent them. At most `MAX_GATHERED_MESSAGES` of them."""
     name = topic.name
     # A producer's requests differ in times, bodies and properties; the rest is judged once for all that are alike.
     judged: dict[tuple[str | None, ...], tuple[int, int] | None] = {}
-    records: list[PlainRecord] = []
+    records: list[SentRecord] = []
     last: tuple[str | None, ...] = ()
     judgement: tuple[int, int] | None = None
     for position in range(start, min(len(commands), start + MAX_GATHERED_MESSAGES)):
@@ -55,10 +58,7 @@ def read_ordinary_sends(
         ext, body = command.ext, command.body
         if command.code != _SEND or command.flag or command.header_type is not _JSON:
             break
-        rest = (
-            ext.get("b"), ext.get("e"), ext.get("f"), ext.get("h"), ext.get("j"), ext.get("m"), ext.get(_BORN_HOST),
-            ext.get(_MESSAGE_TYPE),
-        )  # fmt: skip
+        rest = _rest_of(ext)
         if rest != last:
             last = rest
             if rest not in judged:
@@ -75,8 +75,36 @@ def read_ordinary_sends(
         if properties is None or not 0 <= born_ms < _INT64:
             break
         stored = _stored_text(text, properties) if text else b""
-        records.append(PlainRecord(name, judgement[0], body, properties, stored, judgement[1], born_ms, peer))
+        queue_id, system_flag = judgement
+        records.append(SentRecord(command.opaque, name, queue_id, body, properties, stored, system_flag, born_ms, peer))
     return records
+
+
+def accept_run(run: SendRun, topic: TopicConfig, peer: Address) -> list[SentRecord]:
+    """The same of sends that are alike, from the first one on: their records, made ready to be stored."""
+    shape, sent = run.shape, run.records
+    judgement = _judge(topic, *_rest_of({**shape.fields, "e": "0"}))
+    if judgement is None or (shape.names and not _are_known(shape.names, sent[0])):
+        return []
+    system_flag, queues = judgement[1], topic.write_queues
+    count = 0
+    for record in sent:
+        size, text_bytes = len(record.body), len(record.stored_properties)
+        if record.queue_id >= queues or not 0 < size <= _MAX_BODY_BYTES or text_bytes > _MAX_TEXT_BYTES:
+            break
+        if count == _MAX_GATHERED_MESSAGES:
+            break
+        record.system_flag, record.born_host = system_flag, peer
+        count += 1
+    return sent if count == len(sent) else sent[:count]
+
+
+def _rest_of(ext: dict[str, str]) -> tuple[str | None, ...]:
+    """What is judged of a send's fields."""
+    return (
+        ext.get("b"), ext.get("e"), ext.get("f"), ext.get("h"), ext.get("j"), ext.get("m"), ext.get(_BORN_HOST),
+        ext.get(_MESSAGE_TYPE),
+    )  # fmt: skip
 
 
 _known_names: dict[tuple[str, ...], bool] = {}
@@ -97,6 +125,14 @@ def read_properties(text: str) -> dict[str, str] | None:
             _known_names.clear()
         _known_names[names] = TAGS in plain or KEYS in plain
     return plain
+
+
+def _are_known(names: tuple[str, ...], sample: PlainRecord) -> bool:
+    """Whether these are names of properties of ordinary messages; the sample has them. That no value is odd is known
+    of records that fit a shape."""
+    if names not in _known_names:
+        read_properties(sample.stored_properties.decode())
+    return names in _known_names
 
 
 def _has_odd_name(held: dict[str, str]) -> bool:

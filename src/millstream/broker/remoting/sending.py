@@ -13,14 +13,13 @@ from functools import partial
 
 from millstream.broker.broker import Broker
 from millstream.broker.queues.topics import RETRY_PREFIX
-from millstream.broker.remoting.ordinary_sends import MAX_GATHERED_MESSAGES, read_ordinary_sends
+from millstream.broker.remoting.ordinary_sends import MAX_GATHERED_MESSAGES, accept_run, read_ordinary_sends
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.handles import RecallHandle
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import CLUSTER, PRODUCER_GROUP, REPLY_TO_CLIENT, TRANSACTION, UNIQUE_KEY
 from millstream.model.topic import TopicConfig
-from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch import decode_batch
@@ -34,6 +33,7 @@ from millstream.protocol.remoting.messages.sends import (
     decode_send,
     sent_fields,
 )
+from millstream.protocol.remoting.send_shape import SendRun, SentRecord
 from millstream.store.message_store import AppendedRecord
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch
@@ -171,6 +171,7 @@ class SendBatchHandler(BatchHandler):
         self._broker = broker
         self._batcher = batcher
         self._general = general
+        self._loop = asyncio.get_running_loop()
         self._answers = SendAnswers(broker.delivery.offset_id_prefix)
 
     def __call__(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
@@ -178,31 +179,35 @@ class SendBatchHandler(BatchHandler):
 
     def take(self, commands: Sequence[RemotingCommand], start: int, connection: Connection) -> RequestBatch | None:
         """Take the ordinary sends of one topic from `start` on, `MAX_GATHERED_MESSAGES` at most."""
-        topic = self._topic_of(commands[start])
+        topic = self._find_topic(commands[start].ext.get("b"))
         if topic is None:
             return None
-        records = read_ordinary_sends(commands, start, topic, connection.peer)
+        return self._store(topic, read_ordinary_sends(commands, start, topic, connection.peer))
+
+    def take_run(self, run: SendRun, connection: Connection) -> RequestBatch | None:
+        """The same of sends that are alike."""
+        topic = self._find_topic(run.shape.topic)
+        return None if topic is None else self._store(topic, accept_run(run, topic, connection.peer))
+
+    def _store(self, topic: TopicConfig, records: Sequence[SentRecord]) -> RequestBatch | None:
         if not records:
             return None
-        frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        taken = commands[start : start + len(records)]
+        frames: asyncio.Future[bytes] = self._loop.create_future()
         try:
-            self._broker.delivery.store_plain(topic, records, partial(self._note_end, taken, records, frames))
+            self._broker.delivery.store_plain(topic, records, partial(self._note_end, records, frames))
         except MillstreamError:
             # The general way says what is wrong, to each.
             return None
         return RequestBatch(len(records), frames)
 
-    def _topic_of(self, command: RemotingCommand) -> TopicConfig | None:
-        name = command.ext.get("b")
+    def _find_topic(self, name: str | None) -> TopicConfig | None:
         if not name or name.startswith(RETRY_PREFIX) or not self._batcher.is_free(name):
             return None
         return self._broker.delivery.plain_topic(name)
 
     def _note_end(
         self,
-        taken: Sequence[RemotingCommand],
-        records: Sequence[PlainRecord],
+        records: Sequence[SentRecord],
         frames: asyncio.Future[bytes],
         places: Sequence[AppendedRecord],
         error: BaseException | None,
@@ -212,11 +217,7 @@ class SendBatchHandler(BatchHandler):
         if error is not None:
             frames.set_exception(error)
             return
-        answers = [
-            (command.opaque, record.properties.get(UNIQUE_KEY), record.queue_id, queue_offset, log_offset)
-            for command, record, (queue_offset, log_offset, _, _) in zip(taken, records, places, strict=True)
-        ]
-        frames.set_result(self._answers.frames(answers))
+        frames.set_result(self._answers.frames(records, places))
 
 
 Answering = Callable[[list[SendReceipt]], RemotingCommand]

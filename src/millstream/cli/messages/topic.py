@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated
 
@@ -11,12 +13,24 @@ from cyclopts.validators import Number
 
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.options import CommonOptions, ExitCode
-from millstream.cli.printer import Printer, confirm
+from millstream.cli.printer import Printer, Value, confirm
+from millstream.cli.servers.tiered import copy_words
+from millstream.client.blocking import BlockingClient
+from millstream.client.cluster_operations import ClusterOperations
 from millstream.client.routes import mappings_of
-from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
+from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.topic import (
+    MAX_QUEUES,
+    ColumnAttributes,
+    MessageType,
+    TopicConfig,
+    copy_attributes,
+    is_system_topic,
+)
+from millstream.protocol.remoting.administration.cold_checks import ColumnStatus
 from millstream.protocol.remoting.administration.static_topics import leaders
 
-__all__ = ["TopicType", "create", "delete", "describe", "list_topics", "remap", "update"]
+__all__ = ["CopyFormat", "TopicType", "create", "delete", "describe", "list_topics", "remap", "update"]
 
 
 class TopicType(Enum):
@@ -30,6 +44,15 @@ class TopicType(Enum):
     LITE = "lite"
 
 
+class CopyFormat(Enum):
+    """The formats of bodies that columns are read from."""
+
+    JSON = "json"
+    CSV = "csv"
+    AVRO = "avro"
+    RAW = "raw"
+
+
 def create(
     name: str,
     *,
@@ -39,6 +62,8 @@ def create(
     compacted: bool = False,
     keep_hours: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     lite_minutes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    columns: str | None = None,
+    body_format: CopyFormat = CopyFormat.JSON,
     static: bool = False,
     brokers: str | None = None,
     common: CommonOptions = CommonOptions(),
@@ -61,6 +86,11 @@ def create(
         How long its messages are kept, if not for the broker's own time (reserve.time).
     lite_minutes
         For type lite: how long after its last message a lite topic goes (lite.topic.expiration), at most 43,200.
+    columns
+        Copies its cold messages into a table with these columns, as in CREATE TABLE: "id BIGINT, name STRING"
+        (cold.format, cold.schema).
+    body_format
+        The format of the bodies that they are read from (cold.body.format).
     static
         The queues are those of the cluster and can be moved between brokers (topic remap); once more with a larger
         number it gets more queues.
@@ -76,6 +106,8 @@ def create(
         attributes["reserve.time"] = str(keep_hours)
     if lite_minutes is not None:
         attributes["lite.topic.expiration"] = str(lite_minutes)
+    if columns is not None:
+        attributes |= copy_attributes(_read_columns(columns, body_format))
     config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues, attributes=attributes)
     with cluster(common) as client:
         if static:
@@ -92,12 +124,15 @@ def create(
 def update(
     name: str,
     *,
-    queues: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))],
+    queues: Annotated[int | None, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))] = None,
+    columns: str | None = None,
+    body_format: CopyFormat = CopyFormat.JSON,
     common: CommonOptions = CommonOptions(),
 ) -> int:
-    """Give a topic more queues, on every broker that has it; clients and running jobs use them at once.
+    """Give a topic more queues, or other columns, on every broker that has it.
 
-    Messages stay where they are. A topic never gets fewer queues.
+    Clients and running jobs use new queues at once. Messages stay where they are. A topic never gets fewer queues, and
+    its copy never fewer columns.
 
     Parameters
     ----------
@@ -105,11 +140,36 @@ def update(
         The topic.
     queues
         How many queues it has then.
+    columns
+        Copies its cold messages into a table with these columns, as in CREATE TABLE: "id BIGINT, name STRING". Columns
+        that its files have must be among them.
+    body_format
+        The format of the bodies that they are read from.
     """
+    if queues is None and columns is None:
+        raise NameRefused("ILLEGAL_TOPIC", f"Nothing of {name!r} is to change.", remedy="Give --queues or --columns.")
+    changed: dict[str, Value] = {"topic": name}
+    done: list[str] = []
     with cluster(common) as client:
-        client.add_queues(name, queues)
-    Printer(common.output).record({"topic": name, "queues": queues}, sentence=f"topic {name} has {queues} queues")
+        if queues is not None:
+            client.add_queues(name, queues)
+            changed["queues"] = queues
+            done.append(f"has {queues} queues")
+        if columns is not None:
+            client.declare_columns(name, _read_columns(columns, body_format))
+            changed["columns"] = columns
+            done.append(f"is copied as {columns}")
+    Printer(common.output).record(changed, sentence=f"topic {name} {' and '.join(done)}")
     return ExitCode.DONE
+
+
+def _read_columns(columns: str, body_format: CopyFormat) -> ColumnAttributes:
+    """What a topic is to declare. Raises COLUMNS_REFUSED, as far as the packages are here that tell."""
+    with suppress(ImportError):
+        from millstream.server.columns.declaration import parse_columns
+
+        parse_columns(columns, body_format.value).decoder()
+    return ColumnAttributes(columns, body_format.value)
 
 
 def remap(name: str, *, brokers: str, common: CommonOptions = CommonOptions()) -> int:
@@ -159,10 +219,14 @@ def list_topics(*, common: CommonOptions = CommonOptions()) -> int:
 
 
 def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
-    """Show what each queue of a topic holds."""
+    """Show what each queue of a topic holds, and how its copy as a table fares."""
+    copies: dict[str, ColumnStatus] = {}
     with cluster(common) as client:
         ranges = client.queue_ranges(name)
         moving = leaders(mappings_of(client.route(name)))
+        declared = client.describe_topic(name).column_copy
+        if declared is not None:
+            copies = _copies_of(client, name, sorted({item.broker_name for item in ranges}))
     rows = [
         (
             moving.get(item.range.queue_id) or item.broker_name,
@@ -173,10 +237,25 @@ def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
         )
         for item in ranges
     ]
-    Printer(common.output).listing(
+    printer = Printer(common.output)
+    printer.listing(
         ("broker", "queue", "first_offset", "next_offset", "messages"), rows, empty=f"Topic {name} has no queues."
     )
+    if declared is not None and printer.format == "table":
+        print(f"Copied as a table: {declared.columns} ({declared.body_format})")
+        for broker, copy in copies.items():
+            print(f"  {broker}: {copy_words(copy)}")
     return ExitCode.DONE
+
+
+def _copies_of(client: BlockingClient, topic: str, brokers: Sequence[str]) -> dict[str, ColumnStatus]:
+    """The copies by broker, where one has an object store and can be asked."""
+    found: dict[str, ColumnStatus] = {}
+    for broker in brokers:
+        with suppress(MillstreamError):
+            status = client.run(ClusterOperations(client.conversations).cold_status(broker))
+            found.update((broker, copy) for copy in status.copies if copy.topic == topic)
+    return found
 
 
 def delete(

@@ -65,6 +65,7 @@ def quickstart(
     tls_key: Path | None = None,
     grpc_transport: Literal["http2", "grpcio"] = "http2",
     tiered_url: str | None = None,
+    tiered_catalog: str = "",
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Run nameserver, broker and proxy in one process until Ctrl-C.
@@ -116,6 +117,9 @@ def quickstart(
     tiered_url
         Where old messages go instead of away: s3://bucket/prefix, gs://, az:// or file:///directory. Keys of access are
         those of the environment; see docs/tiered-storage.md.
+    tiered_catalog
+        The catalogue of the Iceberg tables over copies of topics, as sqlite:////directory/tables.db; without one there
+        are Parquet files alone.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
@@ -123,6 +127,7 @@ def quickstart(
     from millstream.proxy.grpc.server import GrpcTransportKind
     from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
+    from millstream.server.columns.catalog import checked_catalog
     from millstream.tiered.places import ObjectPlace
 
     if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls == "off"):
@@ -146,6 +151,7 @@ def quickstart(
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
         grpc_transport=GrpcTransportKind(grpc_transport),
         cold=ObjectPlace(tiered_url) if tiered_url else None,
+        catalog=checked_catalog(tiered_catalog),
     )
     from millstream.server.all_in_one import AllInOne
 

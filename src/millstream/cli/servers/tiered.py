@@ -16,12 +16,13 @@ from millstream.client.cluster_operations import ClusterOperations
 from millstream.protocol.remoting.administration.cold_checks import (
     ColdProblem,
     ColdStatus,
+    ColumnStatus,
     Orphan,
     OrphanQuery,
     VerificationQuery,
 )
 
-__all__ = ["gc", "status", "verify"]
+__all__ = ["copy_words", "gc", "status", "verify"]
 
 
 def status(name: str, *, common: CommonOptions = CommonOptions()) -> int:
@@ -52,7 +53,8 @@ def status(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     printer.listing(columns, rows, empty="Nothing is in the object store yet.")
     if printer.format == "table":
         print(_summary(found))
-    return ExitCode.REFUSED if found.last_error else ExitCode.DONE
+    fails = found.last_error or any(copy.problem for copy in found.copies)
+    return ExitCode.REFUSED if fails else ExitCode.DONE
 
 
 def _summary(found: ColdStatus) -> str:
@@ -61,7 +63,19 @@ def _summary(found: ColdStatus) -> str:
         lines.append(f"{found.left_out:,} more queues are not shown.")
     if found.last_error:
         lines.append(f"The object store failed last with: {found.last_error}")
+    lines += [f"Copy of {copy.topic}: {copy_words(copy)}" for copy in found.copies]
     return "\n".join(lines)
+
+
+def copy_words(copy: ColumnStatus) -> str:
+    """What a broker has of the copy of a topic, and what is amiss."""
+    words = f"{copy.rows:,} rows in {copy.files:,} Parquet files, {copy.bytes:,} bytes"
+    words += ", in a table" if copy.is_table else ""
+    if copy.malformed:
+        words += f"; {copy.malformed:,} rows have bodies that do not fit the columns"
+    if copy.lost:
+        words += f"; {copy.lost:,} messages are damaged and in no row"
+    return f"{words}. {copy.problem}" if copy.problem else f"{words}."
 
 
 def verify(

@@ -6,17 +6,26 @@ before it included. Neither stands for a first level that begins with `$`. Sourc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import NameRefused
 
-__all__ = ["MAX_FILTER_BYTES", "MAX_LEVELS", "MqttFilters", "check_mqtt_filter"]
+__all__ = ["KEPT_HOLDERS", "KEPT_NAMES", "MAX_FILTER_BYTES", "MAX_LEVELS", "MqttFilters", "check_mqtt_filter"]
 
 MAX_FILTER_BYTES: Final = 65_535
 """UTF-8 bytes of a filter or a name at most: MQTT's own limit."""
 
 MAX_LEVELS: Final = 200
 """Levels of a filter at most. The specification has no limit; a filter of nothing but `/` would be 65,536 levels."""
+
+KEPT_NAMES: Final = 4096
+"""Names whose holders are remembered until a filter comes or goes: the same ones are published to again and again."""
+
+KEPT_HOLDERS: Final = 16
+"""Holders of a name at most that is remembered so."""
+
+_KEPT_NAME_CHARACTERS: Final = 256
 
 _ONE, _REST = "+", "#"
 
@@ -45,9 +54,10 @@ class _Node(Generic[_Holder]):
     __slots__ = ("below", "ending", "rest")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node[_Holder]] = {}
-        self.ending: dict[_Holder, None] = {}
-        self.rest: dict[_Holder, None] = {}
+        # None as long as there are none: most nodes have one of the three.
+        self.below: dict[str, _Node[_Holder]] | None = None
+        self.ending: dict[_Holder, None] | None = None
+        self.rest: dict[_Holder, None] | None = None
 
     @property
     def is_blank(self) -> bool:
@@ -62,6 +72,7 @@ class MqttFilters(Generic[_Holder]):
     def __init__(self) -> None:
         self._root: _Node[_Holder] = _Node()
         self._count = 0
+        self._known: dict[str, dict[_Holder, None]] = {}
 
     def __len__(self) -> int:
         """The pairs of filter and holder."""
@@ -73,15 +84,24 @@ class MqttFilters(Generic[_Holder]):
         levels = text.split("/")
         is_rest = levels[-1] == _REST
         for level in levels[:-1] if is_rest else levels:
+            if node.below is None:
+                node.below = {}
             following = node.below.get(level)
             if following is None:
                 following = node.below[level] = _Node()
             node = following
         holders = node.rest if is_rest else node.ending
+        if holders is None:
+            holders = {}
+            if is_rest:
+                node.rest = holders
+            else:
+                node.ending = holders
         if holder in holders:
             return False
         holders[holder] = None
         self._count += 1
+        self._known.clear()
         return True
 
     def remove(self, text: str, holder: _Holder) -> bool:
@@ -90,23 +110,37 @@ class MqttFilters(Generic[_Holder]):
         is_rest = levels[-1] == _REST
         way = [self._root]
         for level in levels[:-1] if is_rest else levels:
-            following = way[-1].below.get(level)
+            below = way[-1].below
+            following = None if below is None else below.get(level)
             if following is None:
                 return False
             way.append(following)
         holders = way[-1].rest if is_rest else way[-1].ending
-        if holder not in holders:
+        if holders is None or holder not in holders:
             return False
         del holders[holder]
         self._count -= 1
+        self._known.clear()
         for number in range(len(way) - 1, 0, -1):
-            if not way[number].is_blank:
+            above = way[number - 1].below
+            if above is None or not way[number].is_blank:
                 break
-            del way[number - 1].below[levels[number - 1]]
+            del above[levels[number - 1]]
         return True
 
-    def match(self, name: str) -> dict[_Holder, None]:
+    def match(self, name: str) -> Mapping[_Holder, None]:
         """The holders of filters that the name fits, each once."""
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        found = self._match(name)
+        if len(found) <= KEPT_HOLDERS and len(name) <= _KEPT_NAME_CHARACTERS:
+            if len(self._known) >= KEPT_NAMES:
+                self._known.clear()
+            self._known[name] = found
+        return found
+
+    def _match(self, name: str) -> dict[_Holder, None]:
         found: dict[_Holder, None] = {}
         levels = name.split("/")
         fitting = [self._root]
@@ -117,6 +151,8 @@ class MqttFilters(Generic[_Holder]):
             for node in fitting:
                 if node.rest and not (is_special and number == 0):
                     found.update(node.rest)
+                if node.below is None:
+                    continue
                 exact = node.below.get(level)
                 if exact is not None:
                     following.append(exact)
@@ -127,7 +163,9 @@ class MqttFilters(Generic[_Holder]):
                 return found
             fitting = following
         for node in fitting:
-            found.update(node.ending)
+            if node.ending:
+                found.update(node.ending)
             # `a/#` has the name `a` as well.
-            found.update(node.rest)
+            if node.rest:
+                found.update(node.rest)
         return found

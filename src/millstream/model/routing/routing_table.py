@@ -104,7 +104,9 @@ class RoutingTable:
         bound = _Bound(name, binding)
         self._bindings.setdefault(name, {})[binding_id] = bound
         self._binding_count += 1
-        topic = self.topics.setdefault(binding.topic, _TopicBindings())
+        topic = self.topics.get(binding.topic)
+        if topic is None:
+            topic = self.topics[binding.topic] = _TopicBindings()
         if binding.mqtt is not None:
             topic.mqtt.add(binding.mqtt, bound)
         if binding.amqp is not None:

@@ -192,6 +192,11 @@ class AmqpCore:
         return len(self._rest) + sum([channel.intake.held_bytes for channel in self._channels.values()])
 
     @property
+    def missing_bytes(self) -> int:
+        """Bytes of bodies that have not arrived yet, of those messages whose size is known."""
+        return sum([channel.intake.missing_bytes for channel in self._channels.values()])
+
+    @property
     def heartbeat_s(self) -> int:
         """The agreed interval of heartbeats; 0 for none."""
         return self._agreed.heartbeat_s
@@ -204,6 +209,13 @@ class AmqpCore:
     def can(self, capability: str) -> bool:
         """Whether the client has said that it knows an extension, as in `consumer_cancel_notify`."""
         return self._agreed.capabilities.get(capability) is True
+
+    def forget(self) -> None:
+        """The connection is gone: keep nothing of what came or was to go. Objects that point at each other may live on
+        for long, and a message that was not whole is large."""
+        self._rest = b""
+        self._channels.clear()
+        self._outgoing.clear()
 
     def take_outgoing(self, now_s: float) -> bytes:
         """What is to be written now."""

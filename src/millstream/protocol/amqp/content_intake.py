@@ -51,6 +51,11 @@ class ContentIntake:
         """Bytes of a message that is not whole."""
         return sum(map(len, self._parts))
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that its body still misses."""
+        return self._missing_bytes if self._publication is not None else 0
+
     def take_method(self, payload: bytes) -> AmqpMethod | None:
         """A method that stands alone; None for a publication, whose content follows. Raises AmqpFailure."""
         if self._publication is not None:

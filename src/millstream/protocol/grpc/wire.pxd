@@ -2,7 +2,7 @@
 cimport cython
 
 @cython.locals(written=bytearray)
-cdef bytes _encode_varint(unsigned long long number)
+cpdef bytes encode_varint(unsigned long long number)
 
 cpdef bytes bytes_field(bytes before, bytes value)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-__all__ = ["VARINTS", "bytes_field", "number_field", "tag"]
+__all__ = ["VARINTS", "bytes_field", "encode_varint", "number_field", "tag"]
 
 _VARINT, _BYTES = 0, 2
 _LENGTH_TYPES = frozenset((FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE))
@@ -23,10 +23,10 @@ class _Varints(dict[int, bytes]):
     """The bytes of any int32 or int64; those of small numbers are at hand. Negative ones take ten bytes."""
 
     def __missing__(self, number: int) -> bytes:
-        return _encode_varint(number & _INT64)
+        return encode_varint(number & _INT64)
 
 
-def _encode_varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """The bytes of a number of 64 bits without a sign."""
     written = bytearray()
     while number > 0x7F:

@@ -35,7 +35,7 @@ cdef class Http2Core(AnswerSender):
     cdef Py_ssize_t _take_preface(self, bytes data) except -1
 
     @cython.locals(
-        size=Py_ssize_t, limit=cython.longlong, upper=cython.longlong, lower=cython.longlong, kind=cython.int,
+        size=Py_ssize_t, limit=cython.longlong, kind=cython.int,
         flags=cython.int, number=cython.longlong, length=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
     )
     cdef Py_ssize_t _take_frames(self, bytes data, Py_ssize_t at) except -1

@@ -22,7 +22,6 @@ from millstream.protocol.http2.frames import (
     DEFAULT_WINDOW_BYTES,
     END_HEADERS,
     END_STREAM,
-    FRAME_HEADER,
     FRAME_HEADER_BYTES,
     GOAWAY,
     HEADERS,
@@ -243,11 +242,10 @@ class Http2Core(AnswerSender):
         if not self._has_settings:
             return at
         limit = self._limits.max_frame_bytes
-        unpack = FRAME_HEADER.unpack_from
         while size - at >= FRAME_HEADER_BYTES:
-            upper, lower, kind, flags, number = unpack(data, at)
-            length = upper << 8 | lower
-            number &= _RESERVED
+            length = (data[at] << 8 | data[at + 1]) << 8 | data[at + 2]
+            kind, flags = data[at + 3], data[at + 4]
+            number = ((data[at + 5] & 0x7F) << 8 | data[at + 6]) << 16 | data[at + 7] << 8 | data[at + 8]
             if length > limit:
                 raise _ConnectionBroken(
                     ErrorCode.FRAME_SIZE_ERROR, f"A frame of {length} bytes is over the limit of {limit}."

@@ -38,8 +38,21 @@ _KEPT_TOPICS: Final = 8192
 _REASONS: Final = {int(reason): reason for reason in ReasonCode}
 _V5: Final = ProtocolVersion.V5
 
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_PUBLISH: Final = int(PacketType.PUBLISH)
+_ACKNOWLEDGEMENTS: Final = frozenset((PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP))
+
 # The flags beside the type (table 2-2). PUBLISH has its own.
 _FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
+_BY_FIRST_BYTE: Final = {
+    packet << 4 | _FLAGS.get(packet, 0): packet
+    for packet in PacketType
+    if packet not in (PacketType.WILL, PacketType.PUBLISH)
+}
+
+_RETURN_CODES: Final = frozenset(
+    (ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2, ReasonCode.UNSPECIFIED_ERROR)
+)
 
 
 def decode_packet(first: int, body: bytes, version: ProtocolVersion) -> Packet:
@@ -48,21 +61,26 @@ def decode_packet(first: int, body: bytes, version: ProtocolVersion) -> Packet:
     PacketRefused with MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_NAME_INVALID, QUOTA_EXCEEDED; of CONNECT with
     UNSUPPORTED_PROTOCOL_VERSION.
     """
-    number = first >> 4
-    if number == PacketType.PUBLISH:
+    if first >> 4 == _PUBLISH:
         return decode_publish(first, body, version)
-    if not number or (number == PacketType.AUTH and version is not _V5):
-        raise PacketRefused(ReasonCode.MALFORMED_PACKET, f"There is no packet type {number}.")
-    packet = PacketType(number)
-    flags = _FLAGS.get(packet, 0)
-    if first & 0xF != flags:
-        raise PacketRefused(ReasonCode.MALFORMED_PACKET, f"{packet.name} has the flags {first & 0xF}, not {flags}.")
-    if PacketType.PUBACK <= number <= PacketType.PUBCOMP:
+    packet = _BY_FIRST_BYTE.get(first)
+    if packet is None or (packet is PacketType.AUTH and version is not _V5):
+        raise _unknown_packet(first, version)
+    if packet in _ACKNOWLEDGEMENTS:
         return decode_acknowledgement(packet, body, version)
     reader = FieldReader(body)
     found = _DECODERS[packet](reader, version)
     reader.expect_end(packet.name)
     return found
+
+
+def _unknown_packet(first: int, version: ProtocolVersion) -> PacketRefused:
+    number = first >> 4
+    if not number or (number == PacketType.AUTH and version is not _V5):
+        return PacketRefused(ReasonCode.MALFORMED_PACKET, f"There is no packet type {number}.")
+    packet = PacketType(number)
+    words = f"{packet.name} has the flags {first & 0xF}, not {_FLAGS.get(packet, 0)}."
+    return PacketRefused(ReasonCode.MALFORMED_PACKET, words)
 
 
 @lru_cache(maxsize=_KEPT_TOPICS)
@@ -241,7 +259,11 @@ def _require_filters(found: list[str] | list[TopicSubscription], packet: str) ->
 def _suback(reader: FieldReader, version: ProtocolVersion) -> Suback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, PacketType.SUBACK, version)
-    return Suback(packet_id, _reasons(reader), properties)
+    reasons = _reasons(reader)
+    if version is not _V5 and not _RETURN_CODES.issuperset(reasons):
+        # MQTT 3.1.1, section 3.9.3: all others are reserved.
+        raise PacketRefused(ReasonCode.MALFORMED_PACKET, f"SUBACK has the return codes {[*map(int, reasons)]}.")
+    return Suback(packet_id, reasons, properties)
 
 
 def _unsuback(reader: FieldReader, version: ProtocolVersion) -> Unsuback:

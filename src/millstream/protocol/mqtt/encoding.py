@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from millstream.protocol.mqtt.packet_types import PROTOCOL_NAMES, PacketType, ProtocolVersion
@@ -25,9 +26,17 @@ from millstream.protocol.mqtt.properties import Properties, encode_properties
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.wire import encode_binary, encode_text, encode_variable
 
-__all__ = ["PINGRESP", "encode_acknowledgement", "encode_packet", "encode_publish", "encode_success"]
+__all__ = [
+    "PINGRESP",
+    "encode_acknowledgement",
+    "encode_packet",
+    "encode_publish",
+    "encode_publish_head",
+    "encode_success",
+]
 
 _V5: Final = ProtocolVersion.V5
+_KEPT_TOPICS: Final = 8192
 
 PINGRESP: Final = b"\xd0\0"
 """The packet, which is always the same."""
@@ -38,6 +47,9 @@ _SUCCESS: Final = {
     PacketType.PUBREL: b"\x62\x02",
     PacketType.PUBCOMP: b"\x70\x02",
 }
+
+
+_topic_field = lru_cache(maxsize=_KEPT_TOPICS)(encode_text)
 
 
 def encode_packet(packet: Packet, version: ProtocolVersion) -> bytes:
@@ -76,6 +88,13 @@ def encode_publish(packet: Publish, version: ProtocolVersion) -> bytes:
     body = b"".join(parts)
     first = 0x30 | packet.dup << 3 | packet.qos << 1 | packet.retain
     return bytes((first,)) + encode_variable(len(body)) + body
+
+
+def encode_publish_head(topic: str, rest_bytes: int, qos: int, *, retain: bool) -> bytes:
+    """The bytes of a PUBLISH up to its packet identifier, if it has one; properties and payload have `rest_bytes`."""
+    text = _topic_field(topic)
+    length = len(text) + rest_bytes + (2 if qos else 0)
+    return bytes((0x30 | qos << 1 | retain,)) + encode_variable(length) + text
 
 
 def encode_success(packet_type: PacketType, packet_id: int) -> bytes:

@@ -37,6 +37,11 @@ class PacketFrames:
         """Bytes of that packet that are to come, as far as is known."""
         return self._missing_bytes
 
+    def forget(self) -> None:
+        """The connection is gone: keep nothing of a packet that was not whole. Who had it may live on for long."""
+        self._held = bytearray()
+        self._missing_bytes = 0
+
     def feed(self, chunk: bytes) -> list[tuple[int, bytes]]:
         """The packets that are whole now."""
         if self._held:
@@ -50,7 +55,7 @@ class PacketFrames:
         self._missing_bytes = 0
         if self.failure is not None:
             return frames
-        position, end = 0, len(chunk)
+        position, end, limit = 0, len(chunk), self.max_bytes
         while position + 1 < end:
             length = chunk[position + 1]
             start = position + 2
@@ -59,8 +64,8 @@ class PacketFrames:
                 if found is None:
                     break
                 length, start = found
-            if length > self.max_bytes:
-                words = f"A packet of {length} bytes is over the limit of {self.max_bytes}."
+            if length > limit:
+                words = f"A packet of {length} bytes is over the limit of {limit}."
                 self.failure = PacketRefused(ReasonCode.PACKET_TOO_LARGE, words)
                 return frames
             after = start + length

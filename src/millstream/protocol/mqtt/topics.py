@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from millstream.protocol.mqtt.errors import PacketRefused
@@ -25,6 +26,7 @@ MAX_TOPIC_LEVELS: Final = 128
 """Levels of a topic name or filter at most."""
 
 _SHARE: Final = "$share/"
+_KEPT_PAIRS: Final = 16_384
 
 
 def check_topic_name(topic: str) -> None:
@@ -72,6 +74,7 @@ def parse_shared_filter(topic_filter: str) -> SharedFilter | None:
     return SharedFilter(group, rest)
 
 
+@lru_cache(maxsize=_KEPT_PAIRS)
 def filter_matches(topic_filter: str, topic: str) -> bool:
     """Whether the filter matches the name. A wildcard in front does not match names that begin with `$`
     [MQTT-4.7.2-1]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -105,11 +106,12 @@ class IncomingWindow:
 
     __slots__ = ("_received", "_under_way", "limit")
 
-    def __init__(self, limit: int, received: set[int] | None = None) -> None:
+    def __init__(self, limit: int, received: Iterable[int] = ()) -> None:
         """`received` are the identifiers of QoS 2 that an earlier connection left."""
         self.limit = limit
         self._under_way = 0
-        self._received = set() if received is None else set(received)
+        # A dict: an empty set takes three times as much.
+        self._received = dict.fromkeys(received)
 
     @property
     def received(self) -> frozenset[int]:
@@ -129,7 +131,7 @@ class IncomingWindow:
                 f"The client sent more than {self.limit} messages that are not acknowledged.",
             )
         if qos == 2:
-            self._received.add(packet_id)
+            self._received[packet_id] = None
         else:
             self._under_way += 1
         return True
@@ -142,5 +144,5 @@ class IncomingWindow:
         """The message of QoS 2 was released, or its PUBREC refuses it; whether it was there."""
         if packet_id not in self._received:
             return False
-        self._received.remove(packet_id)
+        del self._received[packet_id]
         return True

@@ -1,7 +1,7 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-from millstream.protocol.remoting.send_shape cimport SendShapes
+from millstream.protocol.remoting.send_shape cimport SendRun, SendShape, SendShapes, SentRecord
 
 cdef Py_ssize_t _HEAD_BYTES, _LENGTH_WORD_BYTES, _JSON, _COPIED_BYTES
 
@@ -15,6 +15,7 @@ cdef class FrameDecoder:
 
     @cython.locals(
         position=Py_ssize_t, available=Py_ssize_t, max_frame_bytes=Py_ssize_t, max_header_bytes=Py_ssize_t,
-        total=cython.longlong, header_bytes=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t,
+        total=cython.longlong, header_bytes=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t, body_start=Py_ssize_t,
+        shapes=SendShapes, shape=SendShape, run=SendRun, record=SentRecord,
     )
-    cdef Py_ssize_t _read_ordinary(self, bytes data, list commands) except -1
+    cdef Py_ssize_t _read_ordinary(self, bytes data, list found) except -1

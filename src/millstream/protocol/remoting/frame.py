@@ -20,7 +20,7 @@ from millstream.protocol.remoting.command import (
     encode_header,
     protocol_violation,
 )
-from millstream.protocol.remoting.send_shape import SendShapes
+from millstream.protocol.remoting.send_shape import SendRun, SendShapes, as_commands
 
 __all__ = [
     "FRAME_HEAD",
@@ -118,10 +118,16 @@ class FrameDecoder:
     """Turns the bytes of one connection into commands.
 
     `feed` takes bytes from anywhere. Whoever can receive into a buffer asks `room` first: most of a large body then
-    arrives at its place and is never copied.
+    arrives at its place and is never copied. `shapes` are those of its sends.
     """
 
-    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+        shapes: SendShapes | None = None,
+    ) -> None:
         self.judge: Callable[[RemotingCommand, int], None] | None = None
         """Sees the header and the length of each large frame before its body is received; raises to refuse it."""
         self._max_frame_bytes = max_frame_bytes
@@ -130,7 +136,7 @@ class FrameDecoder:
         self._needed_bytes = _HEAD_BYTES
         self._frame_bytes = 0
         self._large: _LargeBody | None = None
-        self._shapes = SendShapes()
+        self._shapes = SendShapes() if shapes is None else shapes
 
     @property
     def held_bytes(self) -> int:
@@ -160,6 +166,10 @@ class FrameDecoder:
         bounds and unreadable headers; the stream has no next frame then. A request whose header is too long comes with
         its refusal in place of what it says.
         """
+        return as_commands(self.feed_runs(data))
+
+    def feed_runs(self, data: bytes | memoryview) -> Iterator[RemotingCommand | SendRun]:
+        """The same, with sends that are alike as runs."""
         if self._large is not None:
             taken = self._large.take(data)
             finished = self._large.finish()
@@ -179,13 +189,13 @@ class FrameDecoder:
         self._frame_bytes = 0
         if available <= _COPIED_BYTES:
             data = bytes(data)
-            commands: list[RemotingCommand] = []
+            found: list[RemotingCommand | SendRun] = []
             try:
-                position = self._read_ordinary(data, commands)
+                position = self._read_ordinary(data, found)
             except ConnectionFailed:
-                yield from commands
+                yield from found
                 raise
-            yield from commands
+            yield from found
         while available - position >= _HEAD_BYTES:
             total, header_type, high, low = FRAME_HEAD.unpack_from(data, position)
             header_bytes = high << 16 | low
@@ -206,9 +216,10 @@ class FrameDecoder:
         if position < available:
             self._held += data[position:]
 
-    def _read_ordinary(self, data: bytes, commands: list[RemotingCommand]) -> int:
+    def _read_ordinary(self, data: bytes, found: list[RemotingCommand | SendRun]) -> int:
         """Read whole frames with JSON headers up to the first other one; where that begins."""
         position, available = 0, len(data)
+        shapes, run = self._shapes, None
         max_frame_bytes, max_header_bytes = self._max_frame_bytes, self._max_header_bytes
         while available - position >= _HEAD_BYTES:
             total = data[position] << 8 | data[position + 1]
@@ -220,7 +231,18 @@ class FrameDecoder:
             if data[position + 4] != _JSON or header_bytes > max_header_bytes:
                 break
             start = position + _HEAD_BYTES
-            commands.append(self._shapes.decode(data, start, start + header_bytes, end))
+            body_start = start + header_bytes
+            record = shapes.read(data, start, body_start, end)
+            if record is None:
+                run = None
+                found.append(shapes.decode(data, start, body_start, end))
+            else:
+                shape = shapes.last
+                assert shape is not None
+                if run is None or run.shape is not shape:
+                    run = SendRun(shape)
+                    found.append(run)
+                run.records.append(record)
             position = end
         return position
 

@@ -112,6 +112,7 @@ class AmqpConnection(asyncio.Protocol):
             self._port.memory.frames.end(self._half, self._port.clock.monotonic_s())
         self._port.memory.answers.end(self._unread)
         self.session.end()
+        self.core.forget()
         self._port.remove(self)
 
     # for the session and the port
@@ -176,7 +177,8 @@ class AmqpConnection(asyncio.Protocol):
         held_bytes = self.core.held_bytes
         if held_bytes >= _HALF_BYTES:
             begins, self._is_half = not self._is_half, True
-            may_go_on = self._port.memory.frames.note_bytes(self._half, held_bytes, _HALF_BYTES, now_s, begins=begins)
+            missing_bytes = max(self.core.missing_bytes, _HALF_BYTES)
+            may_go_on = self._port.memory.frames.note_bytes(self._half, held_bytes, missing_bytes, now_s, begins=begins)
             if not may_go_on:
                 self._pause_reading()
         elif self._is_half:

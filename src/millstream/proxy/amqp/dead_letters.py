@@ -17,7 +17,6 @@ from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, AmqpQueue
 from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
 from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.stored_content import (
-    body_of,
     place_of,
     routing_of,
     stored_body,
@@ -25,6 +24,7 @@ from millstream.proxy.amqp.stored_content import (
     wire_properties,
 )
 from millstream.proxy.amqp.virtual_host import VirtualHost
+from millstream.proxy.stored_body import body_of
 
 __all__ = ["MAX_DEATHS", "AmqpDeadLetters", "with_death"]
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.delivery.admission import is_plain
 from millstream.model import properties as names
-from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
+from millstream.model.properties import encode_properties as encode_stored
 from millstream.model.topic import MessageType
 from millstream.protocol.amqp.basic_methods import BasicReturn
 from millstream.protocol.amqp.content import decode_properties, encode_properties
 from millstream.protocol.amqp.content_intake import Publication
 from millstream.protocol.amqp.method_codec import encode_method
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, DELAYED_TYPE, Exchange
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
 from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
@@ -20,17 +25,21 @@ from millstream.proxy.amqp.stored_content import ContentView, routing_of, stored
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
 
-__all__ = ["MAX_DELAY_MS", "outgoing_messages"]
+__all__ = ["MAX_DELAY_MS", "outgoing_message"]
 
 MAX_DELAY_MS: Final = 3 * 24 * 3600 * 1000
 """Milliseconds that a message may be delayed at most."""
 
 _DELAY: Final = "x-delay"
 _PUBLISHED_TO: Final = "amqp_published_to"
+_UNIQUE_KEY: Final = names.UNIQUE_KEY.encode()
+
+_KNOWN: Final = 1024
+"""Pairs of properties and routing that are remembered: a publisher sends the same ones again and again."""
 
 
-def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[OutgoingMessage]:
-    """The record to be stored; none for a message that nobody gets.
+def outgoing_message(channel: AmqpChannel, publication: Publication) -> OutgoingMessage | PlainRecord | None:
+    """What is to be stored; None for a message that nobody gets.
 
     A message that was mandatory and that no queue gets goes back to the client. Raises AmqpFailure, and what the access
     control refuses.
@@ -40,19 +49,12 @@ def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[Ou
     if exchange.internal:
         words = f"cannot publish to internal exchange '{exchange.name}' in vhost '{host.name}'"
         raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
-    properties = publication.properties
-    view = view_content(properties)
-    if view.reply_to == REPLY_QUEUE:
-        properties = _with_reply_address(channel, properties)
-        view = view_content(properties)
-    if view.user_id is not None and view.user_id != session.user:
-        words = f"user_id property set to '{view.user_id}' but authenticated user was '{session.user}'"
-        raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
+    properties, view = _checked_properties(channel, publication.properties)
     key = publication.routing_key
     if exchange.name == DEFAULT_EXCHANGE and is_reply_address(key):
         if not session.replies.send(key, properties, publication.body) and publication.mandatory:
             _give_back(channel, publication)
-        return []
+        return None
     stored_in = exchange.name
     if publication.mandatory or exchange.alternate is not None:
         taker = host.find_taker(exchange.name, key, view.headers)
@@ -62,17 +64,45 @@ def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[Ou
             _give_back(channel, publication)
     topic = _topic_of(channel, stored_in, key)
     if topic is None:
-        return []
+        return None
     session.check_publish(topic)
-    held = {names.UNIQUE_KEY: session.ids.next(), **view.stored, **routing_of(stored_in, key)}
-    now_ms = session.clock.now_ms()
+    now_ms, unique, body = session.clock.now_ms(), session.ids.next(), publication.body
+    is_ordinary = stored_in == exchange.name and exchange.kind != DELAYED_TYPE and view.expiration_ms is None
+    ordinary = _ordinary_of(properties, stored_in, key) if is_ordinary and session.publisher.takes_plain else None
+    if ordinary is not None and 0 < len(body) <= MAX_BODY_BYTES:
+        common, text = ordinary
+        stored = b"%b\x01%b\x02%b" % (_UNIQUE_KEY, unique.encode(), text)
+        own = {names.UNIQUE_KEY: unique, **common}
+        return PlainRecord(topic, 0, body, stored, unique, common.get(names.TAGS), 0, now_ms, session.peer, own)
+    held = {names.UNIQUE_KEY: unique, **view.stored, **routing_of(stored_in, key)}
     if stored_in != exchange.name:
         held[_PUBLISHED_TO] = exchange.name
     if view.expiration_ms is not None:
         held[names.EXPIRES_MS] = str(now_ms + view.expiration_ms)
     kind = _delay(exchange, view, held, now_ms)
-    body = stored_body(publication.body, held)
-    return [OutgoingMessage(topic, body, held, kind, None, SystemFlag.NONE, 0, now_ms, session.peer)]
+    body = stored_body(body, held)
+    return OutgoingMessage(topic, body, held, kind, None, SystemFlag.NONE, 0, now_ms, session.peer)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _ordinary_of(properties: bytes, exchange: str, key: str) -> tuple[Mapping[str, str], bytes] | None:
+    """What records of messages with these properties and this routing have in common, and its text; None where the
+    broker has to look at each of them."""
+    common = {**view_content(properties).stored, **routing_of(exchange, key)}
+    return (common, encode_stored(common)) if is_plain(common, 0) else None
+
+
+def _checked_properties(channel: AmqpChannel, properties: bytes) -> tuple[bytes, ContentView]:
+    """The properties that are to be stored, and what they say."""
+    view = view_content(properties)
+    if view.reply_to == REPLY_QUEUE:
+        properties = _with_reply_address(channel, properties)
+        view = view_content(properties)
+    user = channel.session.user
+    if view.user_id is not None and view.user_id != user:
+        words = f"user_id property set to '{view.user_id}' but authenticated user was '{user}'"
+        raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
+    return properties, view
 
 
 def _topic_of(channel: AmqpChannel, exchange: str, key: str) -> str | None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
-from millstream.model.message import OutgoingMessage
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.local import delivery_of
 
 __all__ = ["AmqpPublisher", "Settled"]
 
@@ -26,7 +28,7 @@ Settled = Callable[[MillstreamError | None], None]
 
 @dataclass(slots=True)
 class _Waiting:
-    message: OutgoingMessage
+    message: OutgoingMessage | PlainRecord
     settled: Settled
 
 
@@ -40,13 +42,19 @@ class AmqpPublisher:
         self.on_full: Callable[[MillstreamError], None] = lambda _error: None
         """Called where the brokers take no messages for now."""
         self._backend = backend
+        self._delivery = delivery_of(backend)
         self._make_topic = make_topic
         self._waiting: defaultdict[str, list[_Waiting]] = defaultdict(list)
         self._sends: set[asyncio.Task[None]] = set()
         self._flush_is_due = False
 
-    def publish(self, message: OutgoingMessage, settled: Settled) -> None:
-        """Store the message with the others of this turn."""
+    @property
+    def takes_plain(self) -> bool:
+        """Whether records that need no closer look are stored with less work."""
+        return self._delivery is not None
+
+    def publish(self, message: OutgoingMessage | PlainRecord, settled: Settled) -> None:
+        """Store the message with the others of this turn; of a record the queue is chosen here."""
         self._waiting[message.topic].append(_Waiting(message, settled))
         if not self._flush_is_due:
             self._flush_is_due = True
@@ -67,13 +75,24 @@ class AmqpPublisher:
             self._sends.add(task)
             task.add_done_callback(self._sends.discard)
 
-    async def _store(self, messages: list[OutgoingMessage]) -> None:
+    async def _store(self, wanted: list[OutgoingMessage | PlainRecord]) -> None:
+        delivery, topic = self._delivery, wanted[0].topic
+        config = None if delivery is None else delivery.plain_topic(topic)
+        if delivery is not None and config is not None:
+            records = [one for one in wanted if isinstance(one, PlainRecord)]
+            if len(records) == len(wanted):
+                queue_id = delivery.take_turns(config, 1) % config.write_queues
+                for record in records:
+                    record.queue_id = queue_id
+                await delivery.send_plain(config, records)
+                return
+        messages = [_as_message(one) if isinstance(one, PlainRecord) else one for one in wanted]
         try:
             await self._backend.send(messages)
         except NameRefused as error:
             if error.name != "TOPIC_NOT_FOUND":
                 raise
-            await self._make_topic(messages[0].topic)
+            await self._make_topic(topic)
             await self._backend.send(messages)
 
     async def _send(self, waiting: Sequence[_Waiting]) -> None:
@@ -97,3 +116,15 @@ class AmqpPublisher:
         else:
             for one in waiting:
                 one.settled(None)
+
+
+def _as_message(record: PlainRecord) -> OutgoingMessage:
+    """The same message, for brokers that look at each."""
+    return OutgoingMessage(
+        record.topic,
+        record.body,
+        record.properties,
+        system_flag=SystemFlag(record.system_flag),
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+    )

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from millstream.model import properties as names
+from millstream.model.expiry import expires_ms_of
 from millstream.model.message import StoredMessage
-from millstream.model.properties import RESERVED, has_control_character
+from millstream.model.properties import RESERVED, decode_priority, has_control_character
+from millstream.model.property_text import unescape_text
 from millstream.model.routing.routes import AMQP_EXCHANGE, AMQP_ROUTING_KEY, place_in_amqp
 from millstream.protocol.amqp.content import NO_PROPERTIES, ContentProperties, decode_properties, encode_properties
 from millstream.protocol.amqp.field_table import (
@@ -28,14 +31,29 @@ from millstream.protocol.amqp.field_table import (
     encode_table,
 )
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
+from millstream.protocol.cloud_events import ATTRIBUTE_PREFIX, own_attributes, property_of_attribute
+from millstream.protocol.content_fields import (
+    AMQP_CORRELATION,
+    CONTENT_TYPE,
+    EMPTY_BODY,
+    EVENT_CONTENT_TYPE,
+    MQTT_CONTENT_TYPE,
+    MQTT_CORRELATION,
+    MQTT_EMPTY,
+    MQTT_RESPONSE_TOPIC,
+    REPLY_TO,
+    TRACE_PARENT,
+    content_type_of,
+    correlation_of,
+    is_of_mqtt,
+    reply_place_of,
+)
 
 __all__ = [
     "AMQP_PRIORITY",
     "AMQP_PROPERTIES",
-    "EMPTY_BODY",
     "MAX_READABLE_BYTES",
     "ContentView",
-    "body_of",
     "header_text",
     "place_of",
     "readable_properties",
@@ -51,9 +69,6 @@ AMQP_PROPERTIES: Final = "amqp_properties"
 AMQP_PRIORITY: Final = "amqp_priority"
 """Its priority."""
 
-EMPTY_BODY: Final = "IS_EMPTY_MSG"
-"""`true` in a record whose body stands for none: no topic but a compacted one takes a record without a body."""
-
 MAX_READABLE_BYTES: Final = 4 * 1024
 """Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out, so
 that the largest properties which are taken can be stored."""
@@ -62,11 +77,19 @@ _EMPTY_STANDS: Final = b" "
 _MAX_CHARACTER_BYTES: Final = 4
 _MAX_TAG_BYTES: Final = 127
 _MAX_KEY_CHARACTERS: Final = 1024
+_EVENT_PREFIX: Final = "cloudEvents:"
+_EVENT_PREFIXES: Final = (_EVENT_PREFIX, "cloudEvents_")
+"""Before the attributes of an event in headers; the second where a client takes no colon. Source: CloudEvents, AMQP
+binding."""
+
+_MAX_PRIORITY: Final = 255
+_MAX_EXPIRATION_DIGITS: Final = 10
+_LONGEST_EXPIRATION_MS: Final = 10**_MAX_EXPIRATION_DIGITS - 1
 _READABLE: Final = {
-    "content_type": "content_type",
+    "content_type": CONTENT_TYPE,
     "content_encoding": "content_encoding",
-    "correlation_id": "amqp_correlation",
-    "reply_to": "reply_to",
+    "correlation_id": AMQP_CORRELATION,
+    "reply_to": REPLY_TO,
     "timestamp": "timestamp",
     "type": "type",
     "user_id": "user_id",
@@ -102,6 +125,9 @@ def view_content(data: bytes) -> ContentView:
     if data != NO_PROPERTIES:
         stored[AMQP_PROPERTIES] = base64.b64encode(data).decode()
     stored |= readable_properties(content, headers)
+    trace = stored.get(TRACE_PARENT)
+    if trace:
+        stored[names.TRACE_CONTEXT] = trace
     return ContentView(
         stored,
         headers,
@@ -119,8 +145,8 @@ def readable_properties(content: ContentProperties, headers: FieldTable) -> dict
         (name, getattr(content, field)) for field, name in _READABLE.items() if getattr(content, field) is not None
     ]
     size_bytes = 0
-    for name, value in (*wanted, *headers.items()):
-        text = header_text(value)
+    for header, value in (*wanted, *headers.items()):
+        text, name = header_text(value), _property_of(header)
         if text is None or not _is_storable(name, text) or name in found:
             continue
         size_bytes += len(name.encode()) + len(text.encode()) + 2
@@ -128,6 +154,14 @@ def readable_properties(content: ContentProperties, headers: FieldTable) -> dict
             break
         found[name] = text
     return found
+
+
+def _property_of(header: str) -> str:
+    """The name under which a header is stored: attributes of events as over HTTP."""
+    for prefix in _EVENT_PREFIXES:
+        if header.startswith(prefix):
+            return property_of_attribute(header[len(prefix) :]) or header
+    return header
 
 
 def header_text(value: FieldValue) -> str | None:
@@ -148,13 +182,6 @@ def routing_of(exchange: str, routing_key: str) -> Mapping[str, str]:
     held[AMQP_EXCHANGE] = exchange
     held[AMQP_ROUTING_KEY] = routing_key
     return held
-
-
-def body_of(message: StoredMessage) -> bytes:
-    """The body as its sender gave it."""
-    if message.properties.get(EMPTY_BODY) == "true" and len(message.body) <= len(_EMPTY_STANDS):
-        return b""
-    return message.body
 
 
 def stored_body(body: bytes, held: dict[str, str]) -> bytes:
@@ -190,25 +217,52 @@ def _cut_short(text: str) -> str:
 
 
 def _properties_of_others(message: StoredMessage) -> ContentProperties:
-    """Of a record that came by another protocol: its key, and its properties as headers."""
-    held = message.user_properties
-    headers: dict[str, Any] = {name: value for name, value in held.items() if len(name.encode()) <= 255}
-    correlation = held.get("mqtt_correlation")
-    return ContentProperties(
-        content_type=_short(held.get("mqtt_content_type") or held.get("CE_datacontenttype")),
-        headers=encode_table(headers) if headers else None,
-        correlation_id=_short(_decode_text(correlation)) if correlation else None,
-        reply_to=_short(held.get("mqtt_response_topic")),
-        message_id=_short(message.properties.get(names.KEYS)) or _short(message.message_id),
+    """Of a record that came by another protocol: what AMQP has a field for, and all else as headers."""
+    held = message.properties
+    read = unescape_text if is_of_mqtt(held) else str
+    priority = decode_priority(held.get(names.PRIORITY, ""))
+    expires_ms, correlation = expires_ms_of(held), correlation_of(held)
+    content = ContentProperties(
+        content_type=_short(content_type_of(held)),
+        correlation_id=_short(_decode_text(correlation)),
+        reply_to=_short(reply_place_of(held)),
+        message_id=_short(held.get(names.KEYS)) or _short(message.message_id),
         timestamp=Timestamp(message.born_timestamp_ms // 1000),
+        expiration=None if expires_ms is None else _expiration(expires_ms - message.store_timestamp_ms),
+        priority=None if priority is None else min(priority, _MAX_PRIORITY),
     )
+    event = own_attributes(held)
+    headers: dict[str, Any] = {
+        _EVENT_PREFIX + name: value for name, value in event.items() if name != "datacontenttype"
+    }
+    # What has found a field of its own is no header as well.
+    hidden = {
+        *((CONTENT_TYPE, MQTT_CONTENT_TYPE, EVENT_CONTENT_TYPE) if content.content_type else ()),
+        *((MQTT_CORRELATION, AMQP_CORRELATION) if content.correlation_id else ()),
+        *((MQTT_RESPONSE_TOPIC, REPLY_TO) if content.reply_to else ()),
+        EMPTY_BODY,
+        MQTT_EMPTY,
+    }
+    for name, value in message.user_properties.items():
+        if name not in hidden and not (event and name.startswith(ATTRIBUTE_PREFIX)):
+            headers[name] = read(value)
+    if held.get(names.MESSAGE_GROUP):
+        headers[names.MESSAGE_GROUP] = held[names.MESSAGE_GROUP]
+    if names.TRACE_CONTEXT in held:
+        headers.setdefault(TRACE_PARENT, held[names.TRACE_CONTEXT])
+    fitting = {name: value for name, value in headers.items() if len(name.encode()) <= MAX_NAME_BYTES}
+    return replace(content, headers=encode_table(fitting) if fitting else None)
 
 
-def _decode_text(text: str) -> str | None:
-    try:
-        return base64.b64decode(text).decode()
-    except ValueError:
-        return None
+def _expiration(left_ms: int) -> str:
+    return str(min(max(left_ms, 0), _LONGEST_EXPIRATION_MS))
+
+
+def _decode_text(data: bytes | None) -> str | None:
+    if data is not None:
+        with suppress(UnicodeDecodeError):
+            return data.decode()
+    return None
 
 
 def _short(text: str | None) -> str | None:
@@ -218,8 +272,8 @@ def _short(text: str | None) -> str | None:
 def _expiration_ms(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 10:
-        words = f"invalid expiration '{text}': a number of milliseconds as text, of 10 digits at most"
+    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_EXPIRATION_DIGITS:
+        words = f"invalid expiration '{text}': milliseconds as text, of {_MAX_EXPIRATION_DIGITS} digits at most"
         raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
     return int(text)
 

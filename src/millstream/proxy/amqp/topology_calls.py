@@ -29,7 +29,8 @@ from millstream.protocol.amqp.topology_methods import (
 )
 from millstream.proxy.amqp.declarations import Declared, DeclaredBinding
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
-from millstream.proxy.amqp.stored_content import body_of, place_of, wire_properties
+from millstream.proxy.amqp.stored_content import place_of, wire_properties
+from millstream.proxy.stored_body import body_of
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel

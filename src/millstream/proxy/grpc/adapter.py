@@ -50,7 +50,6 @@ __all__ = [
     "Reason",
     "StreamEnded",
     "in_time",
-    "plain_receipt",
 ]
 
 _STATUS = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString())
@@ -93,19 +92,6 @@ class GrpcSendHandlers:
             was_asked=request.source == m.SOURCE_SERVER_CHECK,
         )
         return m.EndTransactionResponse(status=ok())
-
-
-def plain_receipt(name: str, queue_offset: int) -> bytes:
-    """The response to an ordinary send of one message, in wire format."""
-    message_id = name.encode()
-    size = VARINTS[len(message_id)]
-    entry = b"".join(
-        (
-            _ENTRY_STATUS, _MESSAGE_ID, size, message_id, _TRANSACTION_ID, size, message_id,
-            _OFFSET + VARINTS[queue_offset] if queue_offset else b"",
-        )
-    )  # fmt: skip
-    return b"".join((_STATUS, _ENTRY, VARINTS[len(entry)], entry))
 
 
 def _entry(sent: OutgoingMessage, receipt: SendReceipt) -> bytes:

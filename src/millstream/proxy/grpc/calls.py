@@ -20,6 +20,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.plain_acks import PlainAcks
+from millstream.proxy.grpc.plain_receives import PlainReceives
 from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.request_reading import decode_request
 from millstream.transport.grpc.call import GrpcMethod, ServerCall
@@ -74,6 +75,7 @@ class PlainCalls:
     """What answers ordinary calls."""
 
     sends: PlainSends
+    receives: PlainReceives
     acks: PlainAcks
 
 
@@ -126,6 +128,8 @@ class MessagingCalls:
                 name = call.method.name
                 if name == "SendMessage":
                     count = self._plain.sends.take(calls, position)
+                elif name == "ReceiveMessage":
+                    count = self._plain.receives.answer(call)
                 elif name == "AckMessage":
                     count = self._plain.acks.answer(call)
             if not count:

@@ -25,6 +25,7 @@ __all__ = [
     "ANSWER_MARGIN_S",
     "MAX_POLLING_S",
     "MIN_PUSH_POLLING_S",
+    "SOMETHING",
     "AckHandlers",
     "GrpcPullHandlers",
     "ReceiveHandlers",
@@ -41,7 +42,7 @@ MIN_PUSH_POLLING_S = 5.0
 ANSWER_MARGIN_S = 0.5
 """Time kept for the answer before the call's deadline; a late one makes clients pause for a second."""
 
-_SOMETHING = m.ReceiveMessageResponse(status=OK)
+SOMETHING = m.ReceiveMessageResponse(status=OK)
 _NOTHING = m.ReceiveMessageResponse(status=m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message."))
 
 
@@ -89,7 +90,7 @@ class ReceiveHandlers:
             # One at a time is made and written.
             late_bytes = MAX_UNPACKED_BYTES if None in bodies else 0
             share = self._processor.answers.begin(wish.client_id, popped, late_bytes)
-            yield _SOMETHING
+            yield SOMETHING
             for one, body in zip(popped, bodies, strict=True):
                 if body is not None:
                     yield encoder.frame(one, body)

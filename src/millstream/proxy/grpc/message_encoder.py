@@ -1,15 +1,20 @@
 """Encodes delivered messages directly in protobuf's wire format, because every delivery is one.
 
 Bodies are never compressed, because client libraries disagree on how to unpack them.
+
+`RunEncoder` writes ordinary messages from the bytes of their records; `MessageEncoder` writes all, and is its oracle.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
 import sys
 import zlib
 from binascii import hexlify
+from collections.abc import Sequence
 from hashlib import md5
+from typing import Final
 
 import lz4.frame
 
@@ -18,15 +23,27 @@ from millstream.model import properties
 from millstream.model.clock import SystemClock
 from millstream.model.message import MAX_BODY_BYTES, Address, StoredMessage, SystemFlag
 from millstream.model.operations import PoppedMessage
+from millstream.protocol.checksum import CHECKSUM_BYTES
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.wire import VARINTS, bytes_field, number_field, tag
-from millstream.protocol.record import offset_message_id
+from millstream.protocol.grpc.framing import PREFIX
+from millstream.protocol.grpc.wire import VARINTS, bytes_field, encode_varint, number_field, tag
+from millstream.protocol.record import offset_message_id, unpack_host
+from millstream.protocol.record_encoder import HOST_BYTES, MAGIC_V1, fixed_part
 from millstream.proxy.grpc.message_conversion import encoded_time
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.transport.heavy_work import HEAVY_BYTES
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
-__all__ = ["MAX_UNPACKED_BYTES", "MessageEncoder", "end_frame", "light_body", "md5_text", "message_of", "plain_body"]
+__all__ = [
+    "MAX_UNPACKED_BYTES",
+    "MessageEncoder",
+    "RunEncoder",
+    "end_frame",
+    "light_body",
+    "md5_text",
+    "message_of",
+    "plain_body",
+]
 
 
 try:
@@ -253,6 +270,206 @@ class MessageEncoder:
         if (priority := stored.priority) is not None:
             written += _PRIORITY + VARINTS[priority]
         return written
+
+
+_FIXED_BYTES: Final = fixed_part(HOST_BYTES, HOST_BYTES).layout.size
+_CHECKSUM_BYTES: Final = CHECKSUM_BYTES
+_END_OF_VALUE: Final = 2
+
+_RECORD: Final = struct.Struct(f">4xi28xi{2 * (8 + HOST_BYTES)}s12xi")
+"""Of a record: magic, system flag, the times and hosts of its birth and its storage, and the size of the body."""
+
+_TIMES: Final = struct.Struct(f">q{HOST_BYTES}sq{HOST_BYTES}s")
+_unpack_record: Final = _RECORD.unpack_from
+
+_HIDDEN, _ID, _HOST, _TAG_NAME, _KEY_NAMES, _OTHER = range(6)
+"""What becomes of a property: nothing, the message's id, its born host, tag or keys; others make a record unusual."""
+
+_PARTS: Final = {
+    **{name.encode(): _OTHER for name in _RESERVED},
+    **{name.encode(): _HIDDEN for name in _ORDINARY},
+    properties.EXPIRES_MS.encode(): _OTHER,
+    b"__CRC32#": _OTHER,
+    properties.UNIQUE_KEY.encode(): _ID,
+    properties.BORN_HOST.encode(): _HOST,
+    properties.TAGS.encode(): _TAG_NAME,
+    properties.KEYS.encode(): _KEY_NAMES,
+}
+"""Property name -> what becomes of it; names that are not there are the application's own."""
+
+_DIGEST_BYTES: Final = len(_DIGEST) + _MD5_DIGITS
+_PLAIN_AND_BORN: Final = _PLAIN_BODY_OF[m.NORMAL] + _BORN_TIME
+
+
+class RunEncoder:
+    """Writes first deliveries of one topic's ordinary records, whose names clients know as they are stored."""
+
+    __slots__ = (
+        "_born", "_born_field", "_born_host", "_broker_name", "_message_id", "_name", "_named_host", "_own", "_sorting",
+        "_store", "_store_field", "_topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, broker_name: str) -> None:
+        name = topic.encode()
+        # As it stands in records; a longer one stands otherwise in those of another version.
+        self._name = bytes((min(len(name), 255),)) + name
+        self._topic = bytes_field(_TOPIC, m.Resource(name=topic).SerializeToString())
+        self._broker_name = broker_name
+        # Of the record in hand: what its sender named, and as fields its tag and keys and the application's own.
+        self._message_id = self._born_host = self._sorting = self._own = b""
+        # Of the last one: its hosts, and the fields that they make.
+        self._born = self._named_host = self._born_field = self._store = self._store_field = b""
+
+    def encode(
+        self,
+        data: bytes,
+        places: Sequence[tuple[int, int, int]],
+        queue_id: int,
+        queue_offset: int,
+        pop_time_ms: int,
+        invisible_ms: int,
+    ) -> tuple[bytes, int] | None:
+        """The frames of a receive, each as `MessageEncoder.frame` gives it and behind gRPC's prefix; and the bytes of
+        the bodies.
+
+        `data` holds the records of a queue from the offset on, one behind the other, each checked; `places` are those
+        of `store.record_run`. None where one of them is unusual, and none is written.
+        """
+        name, topic = self._name, self._topic
+        receipt = f" {pop_time_ms} {invisible_ms} 0 0 {self._broker_name} {queue_id} "
+        place_head = (_QUEUE_ID + VARINTS[queue_id] if queue_id else b"") + _QUEUE_OFFSET
+        end_of_system = _INVISIBLE + encoded_time(invisible_ms) + _ATTEMPT + VARINTS[1]
+        # What neighbours have in common is made once.
+        last_times, last_host, times = b"", b"", b""
+        last_id_bytes = last_receipt_bytes = last_system_bytes = last_message_bytes = last_body_bytes = -1
+        id_head, receipt_head, system_head, message_head, body_head = b"", b"", b"", b"", b""
+        parts: list[bytes] = []
+        start, offset, all_body_bytes = 0, queue_offset, 0
+        for log_offset, size, _ in places:
+            end = start + size
+            checked = end - _CHECKSUM_BYTES
+            body_start = start + _FIXED_BYTES
+            if body_start > checked or end > len(data):
+                return None
+            magic, system_flag, own_times, body_bytes = _unpack_record(data, start)
+            body_end = body_start + body_bytes
+            topic_end = body_end + len(name)
+            text_start = topic_end + 2
+            if magic != MAGIC_V1 or system_flag or body_end < body_start or text_start >= checked:
+                return None
+            if (data[topic_end] << 8 | data[topic_end + 1]) != end - text_start or data[checked - 1] != _END_OF_VALUE:
+                return None
+            if data[body_end:topic_end] != name or not self._read_properties(data[text_start:checked]):
+                return None
+            message_id, host = self._message_id, self._born_host
+            if own_times != last_times or host != last_host:
+                last_times, last_host, times = own_times, host, self._encode_times(own_times, host)
+            if len(message_id) != last_id_bytes:
+                last_id_bytes = len(message_id)
+                id_head = _MESSAGE_ID + VARINTS[last_id_bytes]
+            handle = f"{offset}{receipt}{offset} {log_offset}".encode()
+            if len(handle) != last_receipt_bytes:
+                last_receipt_bytes = len(handle)
+                receipt_head = _HANDLE + VARINTS[last_receipt_bytes]
+            body = data[body_start:body_end]
+            place = encode_varint(offset)
+            sorting, user = self._sorting, self._own
+            system_bytes = (
+                len(sorting) + len(id_head) + last_id_bytes + _DIGEST_BYTES + len(times) + len(receipt_head)
+                + last_receipt_bytes + len(place_head) + len(place) + len(end_of_system)
+            )  # fmt: skip
+            if system_bytes != last_system_bytes:
+                last_system_bytes = system_bytes
+                system_head = _SYSTEM + VARINTS[system_bytes]
+            if body_bytes != last_body_bytes:
+                last_body_bytes = body_bytes
+                body_head = _BODY + VARINTS[body_bytes] if body_bytes else b""
+            message_bytes = len(topic) + len(user) + len(system_head) + system_bytes + len(body_head) + body_bytes
+            if message_bytes != last_message_bytes:
+                last_message_bytes = message_bytes
+                head = _FRAME + VARINTS[message_bytes]
+                message_head = PREFIX.pack(0, len(head) + message_bytes) + head + topic
+            parts += (
+                message_head, user, system_head, sorting, id_head, message_id, _DIGEST, md5_text(body), times,
+                receipt_head, handle, place_head, place, end_of_system, body_head, body,
+            )  # fmt: skip
+            start = end
+            offset += 1
+            all_body_bytes += body_bytes
+        return b"".join(parts), all_body_bytes
+
+    def _encode_times(self, times: bytes, named_host: bytes) -> bytes:
+        """What stands between a message's digest and its receipt handle. Its sender may have named the host of its
+        birth."""
+        born_ms, born, store_ms, store = _TIMES.unpack(times)
+        if born != self._born or named_host != self._named_host:
+            self._born, self._named_host = born, named_host
+            self._born_field = bytes_field(_BORN_HOST, named_host or unpack_host(born).host.encode()) + _STORE_TIME
+        if store != self._store:
+            self._store, host = store, unpack_host(store)
+            self._store_field = bytes_field(_STORE_HOST, f"{host.host}:{host.port}".encode())
+        return b"".join(
+            (_PLAIN_AND_BORN, encoded_time(born_ms), self._born_field, encoded_time(store_ms), self._store_field)
+        )
+
+    def _read_properties(self, text: bytes) -> bool:
+        """Whether the properties of a record are ordinary ones, of which each is there once."""
+        if not text.isascii() and not _is_text(text):
+            return False
+        message_id = host = b""
+        tag_text: bytes | None = None
+        keys: bytes | None = None
+        own: dict[bytes, bytes] | None = None
+        for pair in text.split(b"\x02"):
+            name, mark, value = pair.partition(b"\x01")
+            if not mark:
+                continue
+            part = _PARTS.get(name)
+            if part is None:
+                if own is None:
+                    own = {}
+                elif name in own:
+                    return False
+                own[name] = value
+            elif part == _ID and not message_id:
+                message_id = value
+            elif part == _HOST and not host:
+                host = value
+            elif part == _TAG_NAME and tag_text is None:
+                tag_text = value
+            elif part == _KEY_NAMES and keys is None:
+                keys = value
+            elif part != _HIDDEN:
+                return False
+        self._message_id, self._born_host = message_id, host
+        self._sorting = b"" if tag_text is None and keys is None else _encode_sorting(tag_text, keys)
+        self._own = b"" if own is None else _encode_own(own)
+        return len(message_id) > 0
+
+
+def _is_text(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _encode_sorting(tag_text: bytes | None, keys: bytes | None) -> bytes:
+    written = b"" if tag_text is None else bytes_field(_TAG, tag_text)
+    # As text: it falls apart at more characters than bytes do.
+    for key in () if keys is None else keys.decode().split():
+        written += bytes_field(_KEY, key.encode())
+    return written
+
+
+def _encode_own(own: dict[bytes, bytes]) -> bytes:
+    return b"".join(
+        [
+            bytes_field(_USER_PROPERTY, bytes_field(_NAME, name) + bytes_field(_VALUE, value))
+            for name, value in own.items()
+        ]
+    )
 
 
 def end_frame(now_ms: int) -> bytes:

@@ -12,6 +12,7 @@ from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.calls import MessagingCalls, PlainCalls, offered_methods
 from millstream.proxy.grpc.plain_acks import PlainAcks
+from millstream.proxy.grpc.plain_receives import PlainReceives
 from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.processor import Processor
@@ -183,8 +184,11 @@ class _Http2Listener:
         clock = self._port.clock
         plain = None
         if delivery is not None:
-            acks = PlainAcks(adapter, self._processor, delivery, clock)
-            plain = PlainCalls(PlainSends(adapter, delivery, clock), acks)
+            plain = PlainCalls(
+                PlainSends(adapter, delivery, clock),
+                PlainReceives(adapter, self._processor, delivery, clock),
+                PlainAcks(adapter, self._processor, delivery, clock),
+            )
         self._calls = self._port.handler = MessagingCalls(adapter, clock, lambda: self._port.calls, plain)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:

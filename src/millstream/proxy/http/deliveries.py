@@ -15,12 +15,12 @@ from millstream.model.errors import MillstreamError, Refused
 from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.cloud_events import BATCH_TYPE, encode_event, event_attributes
-from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answer
 from millstream.proxy.http.problems import problem_answer, status_of
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
+from millstream.proxy.stored_body import body_of
 from millstream.proxy.throttle import Caller
 from millstream.security.policy import RequiredAccess
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
@@ -251,7 +251,7 @@ def _encode(popped: Sequence[PoppedMessage], *, is_batch: bool) -> bytes:
         events = [
             encode_event(
                 event_attributes(one.message),
-                plain_body(one.message),
+                body_of(one.message),
                 {HANDLE_EXTENSION: one.handle.encode(), ATTEMPT_EXTENSION: one.delivery_attempt},
             )
             for one in popped
@@ -263,7 +263,7 @@ def _encode(popped: Sequence[PoppedMessage], *, is_batch: bool) -> bytes:
             "attempt": one.delivery_attempt,
             "queue": one.message.queue_id,
             "offset": one.message.queue_offset,
-            "event": orjson.Fragment(encode_event(event_attributes(one.message), plain_body(one.message))),
+            "event": orjson.Fragment(encode_event(event_attributes(one.message), body_of(one.message))),
         }
         for one in popped
     ]

@@ -15,16 +15,18 @@ from millstream.model.outside_text import clean_text
 from millstream.model.topic import MessageType
 from millstream.protocol.cloud_events import (
     BATCH_TYPE,
-    CONTENT_TYPE,
     HEADER_PREFIX,
     STRUCTURED_TYPE,
     VERSION_HEADER,
     CloudEvent,
     check_event,
+    expiry_of_event,
     read_binary_event,
     read_json_event,
+    read_plain_events,
     split_array,
 )
+from millstream.protocol.content_fields import CONTENT_TYPE, TRACE_PARENT
 from millstream.proxy.http.request import QueryParameters
 
 __all__ = ["MAX_POST_EVENTS", "PARTITION_KEY", "PostOptions", "messages_of_post"]
@@ -37,7 +39,6 @@ PARTITION_KEY: Final = "CE_partitionkey"
 
 _FORMATS: Final = "application/cloudevents"
 _FORM: Final = "application/x-www-form-urlencoded"
-_TRACE_PARENT: Final = "traceparent"
 _TRACE_ATTRIBUTE: Final = "CE_traceparent"
 
 
@@ -94,7 +95,7 @@ def messages_of_post(
 ) -> list[OutgoingMessage]:
     """The messages of a post, at least one. `headers` are in lower case. Raises EVENT_MALFORMED, HTTP_CONTENT_TYPE,
     REQUEST_TOO_LARGE for too many events."""
-    trace = headers.get(_TRACE_PARENT)
+    trace = headers.get(TRACE_PARENT)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         words = f"The Content-Encoding {headers['content-encoding'][:80]!r} is not taken; send the body as it is."
@@ -119,6 +120,9 @@ def _json_events(kind: str, headers: Mapping[str, str], body: bytes) -> list[Clo
             "HTTP_CONTENT_TYPE",
             f"Events are taken as {STRUCTURED_TYPE} or {BATCH_TYPE}, not as {kind[:80]}.",
         )
+    plain = read_plain_events(body)
+    if plain and len(plain) <= MAX_POST_EVENTS:
+        return plain
     try:
         elements = split_array(body)
     except ValueError as error:
@@ -162,6 +166,9 @@ def _message(
     trace = trace or event.properties.get(_TRACE_ATTRIBUTE)
     if trace:
         held[names.TRACE_CONTEXT] = clean_text(trace)
+    expires_ms = expiry_of_event(event)
+    if expires_ms is not None:
+        held[names.EXPIRES_MS] = str(expires_ms)
     held.update(event.properties)
     if options.user_properties:
         held.update(options.user_properties)

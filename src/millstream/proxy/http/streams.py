@@ -17,11 +17,11 @@ from millstream.model.filter import MessageFilter
 from millstream.model.message import StoredMessage
 from millstream.model.operations import QueuePoint
 from millstream.protocol.cloud_events import encode_event, event_attributes
-from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.proxy.http.answer import Send
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
 from millstream.proxy.pulls import ClientQueue, Pull
+from millstream.proxy.stored_body import body_of
 from millstream.security.policy import RequiredAccess
 
 __all__ = ["KEEP_ALIVE_S", "MAX_STREAMS", "MAX_STREAM_QUEUES", "StreamResource"]
@@ -161,7 +161,7 @@ class StreamResource:
 
 def _encode(message: StoredMessage, place: str) -> bytes:
     # The JSON of an event has no line break of its own, and data that is JSON may have some.
-    event = encode_event(event_attributes(message), plain_body(message)).replace(b"\r", b" ").replace(b"\n", b" ")
+    event = encode_event(event_attributes(message), body_of(message)).replace(b"\r", b" ").replace(b"\n", b" ")
     return b"id: " + place.encode() + b"\ndata: " + event + b"\n\n"
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.protocol.mqtt.encoding import encode_publish
+from millstream.protocol.mqtt.encoding import encode_publish, encode_publish_head
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
 from millstream.protocol.mqtt.packets import Publish
-from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId, encode_properties
 from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
 
 __all__ = ["ApplicationMessage"]
 
 _V5: Final = ProtocolVersion.V5
-_PROBE_ID: Final = 0xFFFF
+_LONGEST_EXPIRY_S: Final = 0xFFFFFFFF
 
 
 class ApplicationMessage:
@@ -79,23 +79,11 @@ class ApplicationMessage:
 
     def _encode_shared(self, version: ProtocolVersion, qos: int, retain: bool) -> tuple[bytes, bytes]:
         """What stands before the packet identifier, and behind it."""
-        packet = Publish(self.topic, self.payload, qos, retain, packet_id=_PROBE_ID if qos else 0)
+        rest = self.payload
         if version is _V5:
-            packet.properties = self.properties
-        whole = encode_publish(packet, version)
-        if not qos:
-            return whole, b""
-        head = len(whole) - len(self._rest(packet, version))
-        return whole[: head - 2], whole[head:]
-
-    @staticmethod
-    def _rest(packet: Publish, version: ProtocolVersion) -> bytes:
-        """The properties and the payload."""
-        bare = encode_publish(Publish("", packet.payload, properties=packet.properties), version)
-        length_bytes = 1
-        while bare[length_bytes] > 127:
-            length_bytes += 1
-        return bare[length_bytes + 3 :]
+            rest = (b"\0" if self.properties is NO_PROPERTIES else encode_properties(self.properties)) + rest
+        head = encode_publish_head(self.topic, len(rest), qos, retain=retain)
+        return (head, rest) if qos else (head + rest, b"")
 
     def _encode_own(
         self,
@@ -112,7 +100,8 @@ class ApplicationMessage:
         if version is _V5:
             values = dict(self.properties.values)
             if self.expires_ms is not None:
-                values[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max((self.expires_ms - now_ms) // 1000, 0)
+                left_s = max((self.expires_ms - now_ms) // 1000, 0)
+                values[PropertyId.MESSAGE_EXPIRY_INTERVAL] = min(left_s, _LONGEST_EXPIRY_S)
             if aliases is not None and aliases.limit:
                 topic, alias = aliases.assign(self.topic)
                 if alias is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from millstream.model.message import Address
@@ -39,4 +40,4 @@ class ClientLink(Protocol):
 
     def wake(self) -> None: ...
 
-    def refuse(self, reason: ReasonCode, words: str) -> None: ...
+    def refuse(self, reason: ReasonCode, words: str, *, level: int = logging.INFO) -> None: ...

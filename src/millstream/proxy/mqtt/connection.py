@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
@@ -18,7 +18,7 @@ from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.frames import PacketFrames
-from millstream.protocol.mqtt.packet_types import ProtocolVersion
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
@@ -26,6 +26,7 @@ from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAlia
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.authentication import PendingAuthentication
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
@@ -60,6 +61,8 @@ WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes that a client has not read, over which it gets no messages of QoS 0, and its packets are not read."""
 
 _MAX_REASON_CHARACTERS: Final = 200
+_PUBACK: Final = PacketType.PUBACK << 4
+_SUBSCRIBE: Final = PacketType.SUBSCRIBE << 4
 
 
 class AnswerPlace:
@@ -79,7 +82,8 @@ class ConnectionPort(Protocol):
     strangers: StrangerLog
     now_ms: int
 
-    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None: ...
+    @property
+    def take(self) -> Callable[[MqttConnection, Packet], Awaitable[None] | None]: ...
 
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None: ...
 
@@ -109,6 +113,7 @@ class MqttConnection(asyncio.Protocol):
         "_unstored",
         "_waiters",
         "_websocket",
+        "authentication",
         "began_s",
         "bucket",
         "incoming",
@@ -139,6 +144,8 @@ class MqttConnection(asyncio.Protocol):
         self.began_s = self.last_read_s = server.services.clock.monotonic_s()
         self.will_is_due = True
         """Whether its will is published when the connection ends."""
+        self.authentication: PendingAuthentication | None = None
+        """What waits for the client's next AUTH, before it is let in."""
         self.bucket = 0
         """Its place in the table of those that have to say something."""
         self._server = server
@@ -148,8 +155,9 @@ class MqttConnection(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
-        self._answers: deque[AnswerPlace] = deque()
-        self._background: set[asyncio.Task[None]] = set()
+        # None as long as there are none: most connections are idle, and a deque alone takes 760 bytes.
+        self._answers: deque[AnswerPlace] | None = None
+        self._background: set[asyncio.Task[None]] | None = None
         self._unstored = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._websocket: WebSocketStream | None = None
@@ -216,6 +224,8 @@ class MqttConnection(asyncio.Protocol):
     def expect_answer(self) -> AnswerPlace:
         """A place for the answer to a message: answers leave in the order of their messages [MQTT-4.6.0-2]."""
         answer = AnswerPlace()
+        if self._answers is None:
+            self._answers = deque()
         self._answers.append(answer)
         return answer
 
@@ -239,8 +249,17 @@ class MqttConnection(asyncio.Protocol):
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the client's packets, for as long as the connection is there."""
         task = asyncio.create_task(self._run(work), name="mqtt-background")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        background = self._background
+        if background is None:
+            background = self._background = set()
+        background.add(task)
+        task.add_done_callback(self._note_done)
+
+    def _note_done(self, task: asyncio.Task[None]) -> None:
+        if self._background is not None:
+            self._background.discard(task)
+            if not self._background:
+                self._background = None
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -288,12 +307,13 @@ class MqttConnection(asyncio.Protocol):
             self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
 
-    def refuse(self, reason: ReasonCode, words: str) -> None:
-        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word."""
+    def refuse(self, reason: ReasonCode, words: str, *, level: int = logging.INFO) -> None:
+        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word. The log has it
+        at that level."""
         if not self.is_open:
             return
         line = f"Closing the connection from {self.peer.host}:{self.peer.port}: {words}"
-        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=logging.INFO)
+        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=level)
         if self.session is not None and self.version is ProtocolVersion.V5:
             self.send(Disconnect(reason, self.reason_properties(words)))
         self.close()
@@ -350,6 +370,9 @@ class MqttConnection(asyncio.Protocol):
             self._refuse_packet(self._decoder.failure)
         elif self._decoder.held_bytes or self._is_half:
             self._note_half(begins=bool(frames))
+        if self._websocket is not None and self._websocket.is_closed:
+            # What came before the end of the stream was handled.
+            self.close()
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -364,9 +387,10 @@ class MqttConnection(asyncio.Protocol):
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for task in (*self._background, *([] if self._task is None else [self._task])):
+        for task in (*(self._background or ()), *([] if self._task is None else [self._task])):
             task.cancel()
         self._end_half()
+        self._decoder.forget()
         self._backlog = None
         self._outgoing.clear()
         self._server.remove(self)
@@ -393,25 +417,29 @@ class MqttConnection(asyncio.Protocol):
         if websocket.answers and self._transport is not None and self.is_open:
             self._transport.write(websocket.answers)
             websocket.answers = b""
-        if websocket.is_closed:
-            self.close()
         return found
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
         """Handle packets until one has to wait; the rest goes to the backlog."""
-        take = self._server.take
+        take, transport = self._server.take, self._transport
+        has_acknowledged = False
         for number, (first, body) in enumerate(frames):
             try:
                 waiting = take(self, decode_packet(first, body, self.version))
             except PacketRefused as error:
                 self._refuse_packet(error)
                 return
-            if not self.is_open:
+            if transport is None or transport.is_closing():
                 return
             if waiting is not None:
                 self._backlog = deque(frames[number + 1 :])
                 self._task = asyncio.create_task(self._finish(waiting), name="mqtt-packet")
-                return
+                break
+            if _PUBACK <= first < _SUBSCRIBE:
+                has_acknowledged = True
+        if has_acknowledged and self.session is not None:
+            # Once for all of them.
+            self.session.go_on()
 
     async def _finish(self, waiting: object) -> None:
         """Wait for one packet's handler, then handle what came meanwhile."""

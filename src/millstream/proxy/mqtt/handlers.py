@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement, encode_success
@@ -12,6 +13,7 @@ from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
     Acknowledgement,
+    Auth,
     Connack,
     Connect,
     Disconnect,
@@ -51,7 +53,10 @@ class PacketHandlers:
         opening: ConnectHandler,
         subscribing: SubscribeHandler,
         exactly_once: ExactlyOnce,
+        save: Callable[[MqttSession], Coroutine[Any, Any, None]],
     ) -> None:
+        """`save` stores what a session is now."""
+        self._save = save
         self._services = services
         self._opening = opening
         self._subscribing = subscribing
@@ -90,6 +95,11 @@ class PacketHandlers:
         connection.refuse(error.reason, error.message)
 
     def _first(self, connection: MqttConnection, packet: Packet) -> Awaitable[None]:
+        if connection.authentication is not None:
+            if not isinstance(packet, Auth):
+                name = type(packet).__name__.upper()
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"AUTH has to come next, not {name}.")
+            return self._opening.go_on(connection, packet)
         if not isinstance(packet, Connect):
             name = type(packet).__name__.upper()
             raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The first packet is {name}, not CONNECT.")
@@ -110,12 +120,7 @@ class PacketHandlers:
 
         answer = connection.expect_answer() if qos == 1 else None
         connection.note_publish()
-
-        def end(error: MillstreamError | None) -> None:
-            connection.note_stored()
-            if qos:
-                self._answer_publish(connection, packet, answer, error)
-
+        end = partial(self._end_publish, connection, qos, packet.packet_id, answer)
         try:
             if topic.startswith("$") and is_system_topic(topic):
                 raise AccessRefused("ACCESS_DENIED", f"{topic[:80]!r} is one of the server's own topics.", remedy="")
@@ -132,6 +137,25 @@ class PacketHandlers:
                 services.publish(message, connection.peer, end)
         except MillstreamError as error:
             end(error)
+
+    def _end_publish(
+        self,
+        connection: MqttConnection,
+        qos: int,
+        packet_id: int,
+        answer: AnswerPlace | None,
+        error: MillstreamError | None,
+    ) -> None:
+        """A message is stored, or was refused."""
+        connection.note_stored()
+        if not qos or not connection.is_open:
+            return
+        if error is None and answer is not None:
+            # Most messages.
+            connection.incoming.acknowledge()
+            connection.fill(answer, encode_success(PacketType.PUBACK, packet_id))
+            return
+        self._answer_publish(connection, qos, packet_id, answer, error)
 
     @staticmethod
     def _topic_of(connection: MqttConnection, packet: Publish) -> str:
@@ -157,12 +181,14 @@ class PacketHandlers:
         return False
 
     def _answer_publish(
-        self, connection: MqttConnection, packet: Publish, answer: AnswerPlace | None, error: MillstreamError | None
+        self,
+        connection: MqttConnection,
+        qos: int,
+        packet_id: int,
+        answer: AnswerPlace | None,
+        error: MillstreamError | None,
     ) -> None:
-        """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
-        if not connection.is_open:
-            return
-        qos = packet.qos
+        """Answer a message of QoS 1 or 2."""
         if qos == 1:
             connection.incoming.acknowledge()
         reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
@@ -176,11 +202,11 @@ class PacketHandlers:
                 _refuse_later(connection, reason, str(error))
                 return
             if qos == 2 and connection.version is _V5:
-                self._forget_received(connection, packet.packet_id)
+                self._forget_received(connection, packet_id)
         if error is None:
-            data = encode_success(_ACCEPTED[qos], packet.packet_id)
+            data = encode_success(_ACCEPTED[qos], packet_id)
         else:
-            answer_packet = Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties)
+            answer_packet = Acknowledgement(_ACCEPTED[qos], packet_id, reason, properties)
             data = encode_acknowledgement(answer_packet, connection.version)
         if answer is None:
             connection.send_bytes(data)
@@ -206,12 +232,13 @@ class PacketHandlers:
             case PacketType.PUBACK:
                 session.complete(packet_id, 1)
             case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+                self._forget_unfinished(connection, session, packet_id)
                 session.abandon(packet_id)
             case PacketType.PUBREC:
                 self._note_received(connection, session, packet_id)
             case PacketType.PUBCOMP:
                 if session.packet_ids is not None and packet_id in session.packet_ids.released:
-                    session.packet_ids.released.discard(packet_id)
+                    session.packet_ids.released.pop(packet_id, None)
                     session.packet_ids.write()
                 session.complete(packet_id, 2)
             case _:
@@ -223,7 +250,8 @@ class PacketHandlers:
         if sent is None or session.packet_ids is None:
             self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
             return
-        session.packet_ids.released.add(packet_id)
+        self._forget_unfinished(connection, session, packet_id)
+        session.packet_ids.released[packet_id] = None
 
         def send_release(done: asyncio.Future[None]) -> None:
             if done.cancelled() or done.exception() is not None:
@@ -235,6 +263,11 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREL, packet_id)
 
         session.packet_ids.write().add_done_callback(send_release)
+
+    def _forget_unfinished(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
+        """The client has what an earlier connection left; stored before what is written of its identifier."""
+        if session.unfinished.pop(packet_id, None) is not None:
+            connection.run(self._save(session))
 
     def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from millstream.model.errors import MillstreamError
 from millstream.proxy.mqtt.session_records import StoredPacketIds
@@ -11,17 +12,22 @@ from millstream.proxy.mqtt.session_store import SessionStore
 __all__ = ["PacketIdLog"]
 
 
+_NONE: Final[frozenset[int]] = frozenset()
+
+
 class PacketIdLog:
     """Of one session. One record has what many packets of a turn changed."""
+
+    __slots__ = ("_client_id", "_store", "_waiting", "_writing", "left", "received", "released")
 
     def __init__(self, store: SessionStore, client_id: str, stored: StoredPacketIds) -> None:
         self._store = store
         self._client_id = client_id
         self.received = {int(number): noted_ms for number, noted_ms in stored.received.items()}
         """Messages that came from the client and were not released, with the time at which that was noted."""
-        self.released = set(stored.released)
+        self.released = dict.fromkeys(stored.released)
         """Messages that the client has, and whose PUBREL it has not answered."""
-        self.left = frozenset(self.received)
+        self.left = frozenset(self.received) if self.received else _NONE
         """Those of `received` that an earlier connection left: whether their messages were stored is not known."""
         self._waiting: list[asyncio.Future[None]] = []
         self._writing: asyncio.Task[None] | None = None

@@ -18,9 +18,11 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, Refused
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.topic import MessageType, Permission, TopicConfig
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.backend import BrokerBackend, TopicRoute
+from millstream.proxy.local import delivery_of
 from millstream.proxy.mqtt.application_message import ApplicationMessage
-from millstream.proxy.mqtt.records import outgoing_record
+from millstream.proxy.mqtt.records import outgoing_record, plain_record
 from millstream.proxy.mqtt.topic_rules import DEFAULT_TOPIC
 from millstream.proxy.processor import Processor
 
@@ -68,6 +70,7 @@ class MqttPublisher:
     def __init__(self, processor: Processor, backend: BrokerBackend, clock: Clock) -> None:
         self._processor = processor
         self._backend = backend
+        self._delivery = delivery_of(backend)
         self._clock = clock
         self._waiting: dict[str, deque[_Waiting]] = {}
         self._sending: dict[str, asyncio.Task[None]] = {}
@@ -145,7 +148,8 @@ class MqttPublisher:
         error: MillstreamError | None = None
         try:
             route = await self.route(topic)
-            await self._processor.send(self._records(topic, route, taken))
+            if not await self._store_plain(topic, route, taken):
+                await self._processor.send(self._records(topic, route, taken))
         except Refused as refusal:
             if len(taken) > 1:
                 # One that is refused must not fail the others, which only came at the same time.
@@ -161,9 +165,30 @@ class MqttPublisher:
         for one in taken:
             one.stored(error)
 
+    async def _store_plain(self, topic: str, route: TopicRoute, taken: list[_Waiting]) -> bool:
+        """Store them at a broker of this process without what only unusual messages need; False where one is such."""
+        delivery = self._delivery
+        config = None if delivery is None or route.is_static else delivery.plain_topic(topic)
+        if config is None or delivery is None:
+            return False
+        now_ms, writable, name = self._clock.now_ms(), _writable(route), config.name
+        if not writable or writable[-1] >= config.write_queues:
+            return False
+        queue_id = writable[0]
+        records: list[PlainRecord] = []
+        for message, peer, _ in taken:
+            if len(writable) > 1:
+                queue_id = writable[_hash(message.topic) % len(writable)]
+            record = plain_record(message, name, queue_id, now_ms=now_ms, peer=peer)
+            if record is None:
+                return False
+            records.append(record)
+        await delivery.send_plain(config, records)
+        return True
+
     def _records(self, topic: str, route: TopicRoute, taken: list[_Waiting]) -> list[OutgoingMessage]:
         now_ms = self._clock.now_ms()
-        writable = [queue.queue_id for queue in route.queues if queue.permission & Permission.WRITE]
+        writable = _writable(route)
         is_spread = len({queue.broker_name for queue in route.queues}) > 1
         kind = route.message_type
         has_groups = kind is MessageType.FIFO or (kind is MessageType.MIXED and is_spread)
@@ -178,6 +203,10 @@ class MqttPublisher:
                 outgoing_record(message, topic, now_ms=now_ms, peer=peer, message_group=group, queue_id=queue_id)
             )
         return found
+
+
+def _writable(route: TopicRoute) -> list[int]:
+    return [queue.queue_id for queue in route.queues if queue.permission & Permission.WRITE]
 
 
 def _message_group(topic: str) -> str:

@@ -8,40 +8,60 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from millstream.broker.delivery.admission import is_plain
 from millstream.model import properties as names
 from millstream.model.expiry import expires_ms_of
-from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.message import MAX_BODY_BYTES, Address, OutgoingMessage, StoredMessage
+from millstream.model.properties import encode_properties
 from millstream.model.property_text import escape_text, has_unsafe_character, unescape_text
 from millstream.model.routing.routes import MQTT_TOPIC, ORIGIN_MQTT_TOPIC, mqtt_name_of
 from millstream.model.topic import MessageType
+from millstream.protocol.cloud_events import ATTRIBUTE_PREFIX, own_attributes, property_of_attribute
+from millstream.protocol.content_fields import (
+    CONTENT_FIELDS,
+    MQTT_CONTENT_TYPE,
+    MQTT_CORRELATION,
+    MQTT_EMPTY,
+    MQTT_QOS,
+    MQTT_RESPONSE_TOPIC,
+    REPLY_TO,
+    SORTING_FIELDS,
+    TRACE_PARENT,
+    content_type_of,
+    correlation_of,
+    is_of_mqtt,
+    reply_place_of,
+)
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.topics import check_topic_name
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.stored_body import body_of
 
-__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record"]
+__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record", "plain_record"]
 
-_QOS: Final = "mqtt_qos"
 _RETAIN: Final = "mqtt_retain"
 _CLIENT: Final = "mqtt_client"
 _FORMAT: Final = "mqtt_format"
-_CORRELATION: Final = "mqtt_correlation"
 MARK: Final = "mqtt_qos2"
 """What tells a message of QoS 2 from all others: its client, its packet identifier and when that was noted."""
 
 _USER: Final = "mqtt_props"
 """All user properties as JSON pairs, where their names alone would lose some: doubles, and names that are taken."""
-_EMPTY: Final = "mqtt_empty"
 
-_TEXTS: Final = {PropertyId.CONTENT_TYPE: "mqtt_content_type", PropertyId.RESPONSE_TOPIC: "mqtt_response_topic"}
+_TEXTS: Final = {PropertyId.CONTENT_TYPE: MQTT_CONTENT_TYPE, PropertyId.RESPONSE_TOPIC: MQTT_RESPONSE_TOPIC}
+_EVENT: Final = ("specversion", "id", "source", "type")
+"""User properties of an event. Source: CloudEvents, MQTT binding."""
 _OWN: Final = "mqtt_"
 _FOREIGN_QOS: Final = 1
+_FIELDS: Final = CONTENT_FIELDS - {REPLY_TO}
 _KEPT_NAMES: Final = 8192
 _EMPTY_BODY: Final = b"\0"
 """Stands for a payload of no bytes, which brokers do not take as a body."""
@@ -60,26 +80,69 @@ def outgoing_record(
     queue_id: int | None = None,
 ) -> OutgoingMessage:
     """The record of a published message for a topic, bound by its message group or by its queue."""
-    held = {MQTT_TOPIC: escape_text(message.topic), names.KEYS: _key_of(message.topic), _QOS: str(message.qos)}
+    held = _held_of(message)
     kind = MessageType.NORMAL
     if message_group is not None:
         held[names.MESSAGE_GROUP] = message_group
         kind = MessageType.FIFO
+    return OutgoingMessage(
+        topic, message.payload or _EMPTY_BODY, held, kind, queue_id, born_timestamp_ms=now_ms, born_host=peer
+    )
+
+
+def plain_record(
+    message: ApplicationMessage, topic: str, queue_id: int, *, now_ms: int, peer: Address
+) -> PlainRecord | None:
+    """The same for a broker of this process, ready to be stored; None where the broker has to look closer."""
+    if len(message.payload) > MAX_BODY_BYTES:
+        return None
+    if (
+        message.properties is NO_PROPERTIES
+        and message.payload
+        and message.expires_ms is None
+        and not (message.retain or message.mark)
+    ):
+        ordinary = _ordinary_of(message.topic, message.qos, message.publisher)
+    else:
+        ordinary = _check_ordinary(_held_of(message))
+    if ordinary is None:
+        return None
+    held, text = ordinary
+    body = message.payload or _EMPTY_BODY
+    return PlainRecord(topic, queue_id, body, text, "", held.get(names.TAGS), 0, now_ms, peer, held)
+
+
+@lru_cache(maxsize=_KEPT_NAMES)
+def _ordinary_of(topic: str, qos: int, publisher: str) -> tuple[dict[str, str], bytes] | None:
+    """The properties of a record for a message that has none of its own, and their text."""
+    return _check_ordinary(_name_properties(topic, qos, publisher))
+
+
+def _check_ordinary(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
+    return (held, encode_properties(held)) if is_plain(held, 0) else None
+
+
+def _name_properties(topic: str, qos: int, publisher: str) -> dict[str, str]:
+    held = {MQTT_TOPIC: escape_text(topic), names.KEYS: _key_of(topic), MQTT_QOS: str(qos)}
+    if publisher:
+        held[_CLIENT] = escape_text(publisher)
+    return held
+
+
+def _held_of(message: ApplicationMessage) -> dict[str, str]:
+    """All properties of the record of a message."""
+    held = _name_properties(message.topic, message.qos, message.publisher)
     if message.retain:
         held[_RETAIN] = "1"
-    if message.publisher:
-        held[_CLIENT] = escape_text(message.publisher)
     if message.expires_ms is not None:
         held[names.EXPIRES_MS] = str(message.expires_ms)
     if message.mark:
         held[MARK] = message.mark
     if not message.payload:
-        held[_EMPTY] = "1"
+        held[MQTT_EMPTY] = "1"
     if message.properties is not NO_PROPERTIES:
         _put_properties(held, message.properties)
-    return OutgoingMessage(
-        topic, message.payload or _EMPTY_BODY, held, kind, queue_id, born_timestamp_ms=now_ms, born_host=peer
-    )
+    return held
 
 
 def _key_of(topic: str) -> str:
@@ -101,11 +164,18 @@ def _put_properties(held: dict[str, str], properties: Properties) -> None:
         held[_FORMAT] = str(values[PropertyId.PAYLOAD_FORMAT_INDICATOR])
     correlation = values.get(PropertyId.CORRELATION_DATA)
     if isinstance(correlation, bytes):
-        held[_CORRELATION] = b64encode(correlation).decode()
+        held[MQTT_CORRELATION] = b64encode(correlation).decode()
     if not properties.user:
         return
     plain = dict(properties.user)
-    if len(plain) != len(properties.user) or not all(map(_is_plain_name, plain)):
+    trace = plain.get(TRACE_PARENT)
+    if trace:
+        held[names.TRACE_CONTEXT] = escape_text(trace)
+    if all(map(plain.get, _EVENT)):
+        # An event is stored as over HTTP, so that all readers know it as one.
+        held[_USER] = escape_text(json.dumps(properties.user, separators=(",", ":")))
+        plain = {property_of_attribute(name) or name: value for name, value in plain.items()}
+    elif len(plain) != len(properties.user) or not all(map(_is_plain_name, plain)):
         held[_USER] = escape_text(json.dumps(properties.user, separators=(",", ":")))
     for own, value in plain.items():
         if _is_plain_name(own):
@@ -138,22 +208,22 @@ def _is_topic_name(said: str) -> bool:
 
 
 def application_message_of(record: StoredMessage) -> ApplicationMessage:
-    """The MQTT message of any record. Those of other protocols have QoS 1, and their keys and tag as user
-    properties."""
+    """The MQTT message of any record. Those of other protocols have QoS 1, and as user properties what RocketMQ sorts
+    messages by, and the attributes of an event."""
     held = record.properties
-    qos = held.get(_QOS, "")
+    qos = held.get(MQTT_QOS, "")
     return ApplicationMessage(
         mqtt_topic_of(record.topic, held),
-        b"" if _EMPTY in held else record.body,
+        body_of(record),
         int(qos) if qos in ("0", "1", "2") else _FOREIGN_QOS,
         retain=held.get(_RETAIN) == "1",
         publisher=unescape_text(held.get(_CLIENT, "")),
         expires_ms=expires_ms_of(held),
-        properties=_properties_of(held, is_own=MQTT_TOPIC in held),
+        properties=_properties_of(held, is_own=is_of_mqtt(held)),
     )
 
 
-_PLAIN: Final = names.RESERVED | {MQTT_TOPIC, _QOS, _RETAIN, _CLIENT, _EMPTY, MARK, names.KEYS}
+_PLAIN: Final = names.RESERVED | {MQTT_TOPIC, MQTT_QOS, _RETAIN, _CLIENT, MQTT_EMPTY, MARK, names.KEYS}
 """Properties that say nothing of what PUBLISH calls its properties."""
 
 
@@ -163,12 +233,17 @@ def _properties_of(held: dict[str, str], *, is_own: bool) -> Properties:
     values: dict[PropertyId, int | str | bytes] = {}
     if _FORMAT in held:
         values[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(held[_FORMAT] == "1")
-    for name, stored in _TEXTS.items():
-        if stored in held:
-            values[name] = unescape_text(held[stored])
-    if _CORRELATION in held:
-        with suppress(ValueError):
-            values[PropertyId.CORRELATION_DATA] = b64decode(held[_CORRELATION])
+    kind = held.get(MQTT_CONTENT_TYPE) if is_own else content_type_of(held)
+    if kind is not None:
+        values[PropertyId.CONTENT_TYPE] = unescape_text(kind) if is_own else kind
+    place = held.get(MQTT_RESPONSE_TOPIC) if is_own else reply_place_of(held)
+    if place is not None:
+        place = unescape_text(place) if is_own else place
+        if is_own or _is_topic_name(place):
+            values[PropertyId.RESPONSE_TOPIC] = place
+    correlation = correlation_of(held) if not is_own or MQTT_CORRELATION in held else None
+    if correlation is not None:
+        values[PropertyId.CORRELATION_DATA] = correlation
     user = _user_properties(held, is_own=is_own)
     return Properties(values, user) if values or user else NO_PROPERTIES
 
@@ -177,12 +252,20 @@ def _user_properties(held: Mapping[str, str], *, is_own: bool) -> list[tuple[str
     if _USER in held:
         with suppress(ValueError, TypeError):
             return [(str(name), str(value)) for name, value in json.loads(unescape_text(held[_USER]))]
-    read = unescape_text if is_own else str
-    user = [
-        (name, read(value))
+    if is_own:
+        return [(name, unescape_text(value)) for name, value in held.items() if _is_shown(name)]
+    event = own_attributes(held)
+    user = [(name, value) for name, value in event.items() if name != "datacontenttype"]
+    user += [
+        (name, value)
         for name, value in held.items()
-        if name not in names.RESERVED and not name.startswith(_OWN) and name != ORIGIN_MQTT_TOPIC
+        if _is_shown(name) and name not in _FIELDS and not (event and name.startswith(ATTRIBUTE_PREFIX))
     ]
-    if not is_own:
-        user += [(name, held[name]) for name in (names.KEYS, names.TAGS) if name in held]
+    user += [(name, held[name]) for name in SORTING_FIELDS if name in held]
+    if names.TRACE_CONTEXT in held and TRACE_PARENT not in held:
+        user.append((TRACE_PARENT, held[names.TRACE_CONTEXT]))
     return user
+
+
+def _is_shown(name: str) -> bool:
+    return name not in names.RESERVED and not name.startswith(_OWN) and name != ORIGIN_MQTT_TOPIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, cast
 
 from millstream.model.clock import Clock, SystemClock
@@ -108,7 +108,11 @@ class MqttServer:
             ConnectHandler(services, self.sessions, self.watch_silence),
             SubscribeHandler(services, self.sessions, self._shares, self._system_topics),
             self._exactly_once,
+            self.sessions.save,
         )
+
+        self.take: Callable[[MqttConnection, Packet], Awaitable[None] | None] = self._handlers.take
+        """Does what a packet of a client says; see `PacketHandlers.take`."""
 
     @property
     def connections(self) -> int:
@@ -188,10 +192,6 @@ class MqttServer:
         self._connections.discard(connection)
         self._silence.remove(connection)
         self.sessions.leave(connection)
-
-    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None:
-        """Do what a packet of a client says; see `PacketHandlers.take`."""
-        return self._handlers.take(connection, packet)
 
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
         """End a connection for what came over it; see `PacketHandlers.refuse_packet`."""

@@ -13,6 +13,7 @@ from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, Prope
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.mqtt.access import MqttAccess
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import LightRoutes
 from millstream.proxy.mqtt.publisher import MqttPublisher, Stored
 from millstream.proxy.mqtt.retained_messages import RetainedMessages
@@ -43,6 +44,8 @@ class MqttServices:
         self.retained = RetainedMessages(backend, clock)
         self._publisher = MqttPublisher(processor, backend, clock)
         self.subscriptions = SubscriptionTable(processor.feed, rules, clock, self._publisher.route)
+        self.holding: set[LightQueueReader] = set()
+        """The readers of light queues whose clients may not have acknowledged something."""
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:

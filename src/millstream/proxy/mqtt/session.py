@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -11,12 +12,13 @@ from millstream.protocol.mqtt.packet_types import PacketType
 from millstream.protocol.mqtt.packets import Acknowledgement, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
-from millstream.protocol.mqtt.windows import OutgoingWindow
+from millstream.protocol.mqtt.windows import OutgoingWindow, SentMessage
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.client_link import ClientLink
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.records import application_message_of
+from millstream.proxy.mqtt.session_records import StoredDelivery
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.security.mqtt_pattern import MqttClient
 from millstream.telemetry.port_traffic import PortTraffic
@@ -36,9 +38,10 @@ MAX_INFLIGHT: Final = 100
 MAX_QUEUE_PACKET_ID: Final = 60_000
 """Packet identifiers up to this stand for messages of the light queue; the others are free for all else."""
 
-MAX_PENDING: Final = 1000
+MAX_PENDING: Final = 10_000
 """Messages of QoS 1 and 2 that wait for a client whose session ends with its connection, at most: one more, and the
-connection is closed, which the client sees, while a message left out it would not."""
+connection is closed, which the client sees, while a message left out it would not. A feed hands over up to 1,024 in one
+turn, so that a few thousand come at once to a client that acknowledges at its best."""
 
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
 """The same for the bytes of their payloads."""
@@ -80,6 +83,7 @@ class MqttSession:
         "packet_ids",
         "queue",
         "subscriptions",
+        "unfinished",
         "user",
         "will",
         "window",
@@ -106,6 +110,8 @@ class MqttSession:
         self.will = will
         self.subscriptions: dict[str, SessionSubscription] = {}
         self.packet_ids = packet_ids
+        self.unfinished: dict[int, StoredDelivery] = {}
+        """By packet identifier: what earlier connections left of shared subscriptions."""
         self.queue: LightQueueReader | None = None
         self.is_claimed = False
         """Whether its record in the store names this connection."""
@@ -115,7 +121,8 @@ class MqttSession:
             MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
         )
         self._traffic = traffic
-        self._pending: deque[_Pending] = deque()
+        # None as long as nothing waits, as with most: a deque alone takes 760 bytes.
+        self._pending: deque[_Pending] | None = None
         self._pending_bytes = 0
 
     @property
@@ -167,6 +174,8 @@ class MqttSession:
         that it had [MQTT-4.4.0-1].
         """
         message = application_message_of(popped.message)
+        if _is_too_late(popped, message):
+            return Taken.DONE
         matching = [one for one in self.subscriptions.values() if filter_matches(one.topic_filter, message.topic)]
         delivery = self._choose(message, [one for one in matching if one.share is None])
         if delivery is None:
@@ -178,6 +187,8 @@ class MqttSession:
     def take_share(self, popped: PoppedMessage, taken: TakenMessage, subscription: SessionSubscription) -> Taken:
         """Take a message of a shared subscription."""
         message = application_message_of(popped.message)
+        if _is_too_late(popped, message):
+            return Taken.DONE
         delivery = self._choose(message, [subscription])
         return Taken.DONE if delivery is None else self._take(popped, taken, message, delivery, None)
 
@@ -212,14 +223,37 @@ class MqttSession:
             for packet_id in sorted(self.packet_ids.released):
                 self.window.restore_released(packet_id)
                 self.connection.send(Acknowledgement(PacketType.PUBREL, packet_id))
+        for packet_id in self.unfinished:
+            self.window.add(None, 2, packet_id)
         self.go_on()
+
+    def send_unfinished(self, message: ApplicationMessage, delivery: StoredDelivery) -> bool:
+        """Send again what an earlier connection left of a shared subscription; False where the client takes none of
+        that size."""
+        connection, subscription = self._open_connection, self.subscriptions.get(delivery.topic_filter)
+        number = 0 if subscription is None else subscription.subscription_id
+        return connection is None or connection.send_message(
+            message, 2, delivery.packet_id, retain=False, dup=True, subscription_ids=(number,) if number else ()
+        )
+
+    def shared_under_way(self) -> list[SentMessage[TakenMessage | None]]:
+        """The messages of QoS 2 of shared subscriptions that are sent and not completed."""
+        return [
+            sent
+            for sent in self.window.messages()
+            if sent.qos == 2 and sent.item is not None and sent.item.reader is not self.queue
+        ]
 
     def go_on(self) -> None:
         """Send what waits, as far as there is room."""
-        while self._pending and self.window.room > 0:
-            message, delivery = self._pending.popleft()
-            self._pending_bytes -= len(message.payload)
-            self._send(message, delivery)
+        pending = self._pending
+        if pending is not None:
+            while pending and self.window.room > 0:
+                message, delivery = pending.popleft()
+                self._pending_bytes -= len(message.payload)
+                self._send(message, delivery)
+            if not pending:
+                self._pending = None
         if self.window.room > 0:
             self._wake_readers()
         if self.connection is not None:
@@ -236,18 +270,16 @@ class MqttSession:
                 reader.wake()
 
     def complete(self, packet_id: int, qos: int) -> None:
-        """The client has acknowledged a message for good."""
+        """The client has acknowledged a message for good; `go_on` sends what has room by that."""
         sent = self.window.complete(packet_id, qos)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def abandon(self, packet_id: int) -> None:
-        """The client does not want a message."""
+        """The client does not want a message; the same."""
         sent = self.window.abandon(packet_id)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
         qos, retain = -1, False
@@ -282,13 +314,17 @@ class MqttSession:
         if self.window.room > 0 and not self._pending:
             self._send(message, delivery)
             return
+        if self._pending is None:
+            self._pending = deque()
         self._pending.append(_Pending(message, delivery))
         self._pending_bytes += len(message.payload)
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
-            self._traffic.dropped += len(self._pending)
-            self._pending.clear()
+            count, size_bytes = len(self._pending), self._pending_bytes
+            self._traffic.dropped += count
+            self._pending = None
             self._pending_bytes = 0
-            connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
+            words = f"{count} messages of {size_bytes} bytes waited for acknowledgements of {self.client_id[:80]!r}."
+            connection.refuse(ReasonCode.QUOTA_EXCEEDED, words, level=logging.WARNING)
 
     def _send(self, message: ApplicationMessage, delivery: _Delivery) -> None:
         connection = self.connection
@@ -300,3 +336,8 @@ class MqttSession:
         )
         if not sent:
             self.window.abandon(packet_id)
+
+
+def _is_too_late(popped: PoppedMessage, message: ApplicationMessage) -> bool:
+    """Whether a message's time was over before it was sent for the first time [MQTT-3.3.2-5]."""
+    return popped.delivery_attempt == 1 and message.is_expired(popped.handle.pop_time_ms)

@@ -18,6 +18,7 @@ from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId, decod
 from millstream.protocol.mqtt.wire import FieldReader
 
 __all__ = [
+    "StoredDelivery",
     "StoredPacketIds",
     "StoredSession",
     "StoredSubscription",
@@ -40,6 +41,16 @@ class StoredSubscription(msgspec.Struct, frozen=True, array_like=True):
     no_local: bool = False
     retain_as_published: bool = False
     subscription_id: int = 0
+
+
+class StoredDelivery(msgspec.Struct, frozen=True, array_like=True):
+    """A message of QoS 2 of a shared subscription that was sent to the client, which has not said that it has it: with
+    which packet identifier, and where it stands in the light queue of the subscription at a broker."""
+
+    packet_id: int
+    topic_filter: str
+    broker_name: str
+    queue_offset: int
 
 
 class StoredWill(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,7 +80,8 @@ class StoredWill(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class StoredSession(msgspec.Struct, omit_defaults=True):
     """A session. `claim` names the connection that has it, blank while the client is away; `proxy` is the proxy of that
-    connection. `away_ms` is since when the client is away, and `has_queue` says whether it has a light queue."""
+    connection. `away_ms` is since when the client is away, and `has_queue` says whether it has a light queue. What is
+    `unfinished` goes on with this client alone [MQTT-4.8.2-4]."""
 
     client_id: str
     user: str = ""
@@ -80,6 +92,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     has_queue: bool = False
     subscriptions: list[StoredSubscription] = []
     will: StoredWill | None = None
+    unfinished: list[StoredDelivery] = []
 
     @property
     def will_ms(self) -> int | None:

@@ -35,6 +35,7 @@ from millstream.proxy.mqtt.session_records import (
     session_key,
 )
 from millstream.proxy.mqtt.session_store import SessionStore
+from millstream.proxy.mqtt.shared_deliveries import acknowledge_all, keep_shared
 from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.proxy.mqtt.wills import WillPublisher
@@ -168,6 +169,7 @@ class SessionTable:
                 expiry_s,
                 has_queue=kept is not None and kept.has_queue,
                 subscriptions=[] if kept is None else kept.subscriptions,
+                unfinished=[] if kept is None else kept.unfinished,
                 will=None if connect.will is None else StoredWill.of(connect.will),
             )
 
@@ -194,7 +196,7 @@ class SessionTable:
         session.is_claimed = True
         self._sessions[session_key(client_id)] = session
         services.traffic.sessions = len(self._sessions)
-        connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
+        connection.incoming = IncomingWindow(MAX_RECEIVE, () if packet_ids is None else packet_ids.received)
         if goes_on:
             # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
             await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
@@ -237,6 +239,8 @@ class SessionTable:
             await self._declare(session, expires_ms=None)
             if releases and session.queue is not None:
                 await session.queue.release_all()
+        released = () if session.packet_ids is None else session.packet_ids.released
+        session.unfinished = {one.packet_id: one for one in stored.unfinished if one.packet_id not in released}
         for one in stored.subscriptions:
             shared = parse_shared_filter(one.topic_filter)
             made = SessionSubscription(
@@ -307,6 +311,7 @@ class SessionTable:
             max_pop=MAX_POP,
             room=lambda: session.window.room,
             take=session.take,
+            holding=self._services.holding,
         )
 
     async def _declare(self, session: MqttSession, *, expires_ms: int | None) -> None:
@@ -344,6 +349,7 @@ class SessionTable:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
+        kept = keep_shared(session)
         try:
             for reader in session.readers():
                 await reader.close()
@@ -354,9 +360,12 @@ class SessionTable:
                     session.will = will if delay_s else None
                     stored = self._record_of(session, "")
                     await self.store.put(stored)
+                    await acknowledge_all(kept)
                     if session.queue is not None and stored.expires_ms is not None:
                         await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
                 else:
+                    # They may have come to the client, and go to nobody else [MQTT-4.8.2-5].
+                    await acknowledge_all(kept)
                     await self._discard(self._record_of(session, ""))
                     await self.store.delete(client_id)
             else:
@@ -397,6 +406,7 @@ class SessionTable:
                 for name, one in session.subscriptions.items()
             ],
             None if session.will is None else StoredWill.of(session.will),
+            list(session.unfinished.values()),
         )
 
     async def _rescue(self, session: MqttSession) -> None:
@@ -470,9 +480,8 @@ class SessionTable:
 
     async def renew(self) -> None:
         """Keep what clients have not acknowledged for them."""
-        for number, session in enumerate(list(self._sessions.values())):
-            for reader in session.readers():
-                await reader.renew()
+        for number, reader in enumerate(list(self._services.holding)):
+            await reader.renew()
             if not number % _SESSIONS_A_TURN:
                 await asyncio.sleep(0)
 

@@ -78,6 +78,7 @@ class ShareTable:
                 max_pop=MAX_SHARE_POP,
                 room=lambda: session.window.room,
                 take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
+                holding=services.holding,
             )
         except BaseException:
             self._drop(name, subscription)

@@ -87,6 +87,11 @@ class Tiered:
         choices=("refuse_writes", "drop_unuploaded"),
     )
     cache_mb: int = setting(128, "Megabytes of cold messages kept in memory for readers.", bounds=(1, 1_000_000))
+    catalog: str = setting(
+        "",
+        "The catalogue of the Iceberg tables over copies of topics, an address of SQLAlchemy without a password, as "
+        "sqlite:////var/lib/millstream/tables.db; empty: their Parquet files alone.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Final
 from millstream import __version__
 from millstream.broker.broker import Broker
 from millstream.broker.cold_tier import ColdTier
+from millstream.broker.column_copies import ColumnReport
 from millstream.broker.queues.offsets import GroupPosition
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.producers import ProducerRegistry
@@ -77,6 +78,7 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
     _add_store(page, broker.maintenance.store, broker.clock.now_ms())
     if broker.cold.is_enabled:
         _add_cold(page, broker.cold)
+        _add_columns(page, broker.columns.report())
     await _add_timers(page, broker)
     await _add_transactions(page, broker)
 
@@ -127,6 +129,16 @@ def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:
     if oldest is not None:
         age_ms = max(now_ms - store_timestamp_ms(oldest), 0)
         page.add("rocketmq_storage_message_reserve_time_milliseconds", age_ms, *_DISK)
+
+
+def _add_columns(page: MetricsPage, found: ColumnReport) -> None:
+    page.add("millstream_columns_files", found.files)
+    page.add("millstream_columns_bytes", found.bytes)
+    page.add("millstream_columns_rows", found.rows)
+    page.add("millstream_columns_malformed_rows", found.malformed)
+    page.add("millstream_columns_lost_messages", found.lost)
+    page.add("millstream_columns_refused_total", found.refused)
+    page.add("millstream_columns_errors_total", found.errors)
 
 
 def _add_cold(page: MetricsPage, cold: ColdTier) -> None:

@@ -127,10 +127,11 @@ def walked_records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], in
     """The whole records at the start of bytes of the log, and how many bytes they are. No checksum is looked at."""
     records: list[WalkedRecord] = []
     usual, data_bytes = _LAYOUTS[0], len(data)
+    usual_bytes = usual.size
     position, last = 0, data_bytes - MIN_RECORD_BYTES
     while position <= last:
         size, magic, own_log_offset, flags, stored_ms, body_bytes = usual.unpack_from(data, position)
-        following, body = position + size, position + usual.size
+        following, body = position + size, position + usual_bytes
         if following > data_bytes or own_log_offset != log_offset + position:
             break
         if flags & _HOSTS_IPV6:
@@ -151,7 +152,9 @@ def walked_records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], in
         else:
             break
         properties = end_of_topic + 2
-        if properties + int.from_bytes(data[end_of_topic:properties], "big") != following:
+        if properties > following:
+            break
+        if properties + (data[end_of_topic] << 8 | data[end_of_topic + 1]) != following:
             break
         text = b"\x02" + data[properties:following]
         if flags & _UNUSUAL:

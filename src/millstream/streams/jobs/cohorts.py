@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,8 +18,9 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import HALF_DONE, DeliveryNote, batches_in
 from millstream.streams.jobs.checkpoint import Checkpoint
+from millstream.streams.jobs.identity import SHARED_FILE, shared_query
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.jobs.pipeline import Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import STATE_PLACES
 from millstream.streams.plan.branch import branch_of
@@ -26,7 +29,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["MAX_SHARED", "Cohort", "CohortMember", "cohorts_of", "leave", "may_share", "shared_query", "table_of"]
+__all__ = ["MAX_SHARED", "Cohort", "CohortMember", "cohorts_of", "leave", "may_share", "table_of"]
 
 
 MAX_SHARED: Final = 2_000
@@ -103,14 +106,6 @@ def _standing(directory: Path) -> Hashable:
 SETTLE_S: Final = 0.5
 """How long a query waits for other jobs to leave before it goes on without the one that has left."""
 
-_SHARED_FILE = "shared"
-
-
-def shared_query(directory: Path) -> str | None:
-    """The name of the query that the job with that checkpoint shares; None if it shares none."""
-    file = directory / _SHARED_FILE
-    return file.read_text() if file.exists() else None
-
 
 def check_change(directory: Path, plan_fingerprint: str, root: Path) -> None:
     """Raise JobError CHECKPOINT_MISMATCH if the query that a changed job shares has a micro-batch that is half done."""
@@ -134,7 +129,7 @@ def leave(directories: Sequence[Path], root: Path) -> None:
         query = Checkpoint.find(root / name)
         if query is not None:
             own.begin_at(query.delivered_ends())
-        (directory / _SHARED_FILE).unlink()
+        (directory / SHARED_FILE).unlink()
         queries.add(name)
     for name in queries:
         if not _sharing(root, name):
@@ -143,7 +138,7 @@ def leave(directories: Sequence[Path], root: Path) -> None:
 
 def _sharing(root: Path, query: str) -> list[Path]:
     """The checkpoints of the jobs that share a query."""
-    return [file.parent for file in root.glob(f"*/*/{_SHARED_FILE}") if file.read_text() == query]
+    return [file.parent for file in root.glob(f"*/*/{SHARED_FILE}") if file.read_text() == query]
 
 
 class Cohort:
@@ -166,7 +161,7 @@ class Cohort:
         self._error: JobError | None = None
         leave([directory for directory in _sharing(root, query) if directory not in members], root)
         for directory in members:
-            write_file(directory / _SHARED_FILE, query.encode())
+            write_file(directory / SHARED_FILE, query.encode())
         self._pipeline = start(self._outputs())
 
     def progress(self) -> JobProgress:
@@ -198,6 +193,19 @@ class Cohort:
                 self._timer.daemon = True
                 self._timer.start()
 
+    @contextlib.contextmanager
+    def between_batches(self) -> Iterator[None]:
+        """While this lasts no micro-batch of the query runs, and no job leaves it.
+
+        Raises JobError SAVEPOINT_REFUSED as `StreamPipeline.between_batches`, and for a query without micro-batches.
+        """
+        with self._lock:
+            if not isinstance(self._pipeline, StreamPipeline):
+                words = f"The query {self.query} does not run in micro-batches."
+                raise JobError("SAVEPOINT_REFUSED", words, remedy="Write the savepoint once its jobs are stopped.")
+            with self._pipeline.between_batches():
+                yield
+
     def _go_on(self) -> None:
         with self._lock:
             if self._timer is None:
@@ -227,6 +235,10 @@ class CohortMember:
     def query(self) -> str:
         """The name of the query that it shares."""
         return self._cohort.query
+
+    def between_batches(self) -> AbstractContextManager[None]:
+        """As that of its cohort: the job stands where the query does."""
+        return self._cohort.between_batches()
 
     def progress(self) -> JobProgress:
         """The counts now."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.job_events import merge_events
-from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
+from millstream.streams.jobs.pipeline import LatePipeline, PausingPipeline, Pipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
 from millstream.streams.jobs.savepoints.savepoint import Savepoint, StagedSavepoint, stage_savepoint
 from millstream.streams.jobs.state_size import StateSize
@@ -18,7 +18,7 @@ from millstream.streams.jobs.state_size import StateSize
 __all__ = ["JobHandle"]
 
 
-_OWN_QUERY = "Run it alone (SET 'millstream.task-type' = 'error-sensitive'), or stop it and write the savepoint then."
+_STOPPED = "Stop it and write the savepoint then."
 
 
 class JobHandle:
@@ -95,8 +95,8 @@ class JobHandle:
         """A savepoint of the job in `target`, which must not exist, also while it runs.
 
         No micro-batch runs while the files are held, which takes a name in the file system for each; they are read
-        while the job goes on. Raises JobError SAVEPOINT_REFUSED where the job shares a query with others, waits for
-        its servers, or runs in batch mode; OSError.
+        while the job goes on. Of a job that shares a query with others it holds where that query stands. Raises
+        JobError SAVEPOINT_REFUSED where the job waits for its servers or runs in batch mode; OSError.
         """
         return self.stage_savepoint(target, name).finish()
 
@@ -108,14 +108,11 @@ class JobHandle:
             if not pipelines:
                 words = f"The job {self.name} waits for its servers and has not started."
                 raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again once it runs.")
-        if directory is None or not all(isinstance(one, StreamPipeline) for one in pipelines):
-            words = f"The job {self.name} has no checkpoint of its own, or does not run in micro-batches."
-            raise JobError("SAVEPOINT_REFUSED", words, remedy=_OWN_QUERY)
-        with ExitStack() as held:
-            for pipeline in pipelines:
-                assert isinstance(pipeline, StreamPipeline)
-                held.enter_context(pipeline.between_batches())
-            return stage_savepoint(directory, target, name)
+        pausing = [one for one in pipelines if isinstance(one, PausingPipeline)]
+        if directory is None or len(pausing) < len(pipelines):
+            words = f"The job {self.name} has no checkpoint, or does not run in micro-batches."
+            raise JobError("SAVEPOINT_REFUSED", words, remedy=_STOPPED)
+        return stage_savepoint(directory, target, name, pause=lambda: _between_batches(pausing))
 
     def stop(self) -> None:
         """End the job; its checkpoint stays. Stopping twice is no error."""
@@ -134,6 +131,15 @@ class JobHandle:
                 self.stop()
                 raise failure
         return ended
+
+
+@contextmanager
+def _between_batches(pipelines: Sequence[PausingPipeline]) -> Iterator[None]:
+    """While this lasts none of the queries runs a micro-batch."""
+    with ExitStack() as held:
+        for pipeline in pipelines:
+            held.enter_context(pipeline.between_batches())
+        yield
 
 
 def _state(states: Sequence[JobState]) -> JobState:

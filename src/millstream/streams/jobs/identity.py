@@ -16,10 +16,12 @@ from millstream.streams.state.atomic_file import write_file
 __all__ = [
     "IDENTITY_FILE",
     "OWNER_FILE",
+    "SHARED_FILE",
     "CopyOwner",
     "JobIdentity",
     "read_identity",
     "read_owner",
+    "shared_query",
     "write_identity",
 ]
 
@@ -27,6 +29,9 @@ IDENTITY_FILE: Final = "job.json"
 
 OWNER_FILE: Final = "mirror.json"
 """Beside it where the checkpoint has a copy elsewhere."""
+
+SHARED_FILE: Final = "shared"
+"""Beside it where the job shares a query with others: the name of the query's directory below the root of all jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +85,9 @@ def read_owner(directory: Path) -> CopyOwner | None:
         return msgspec.json.decode((directory / OWNER_FILE).read_bytes(), type=CopyOwner)
     except FileNotFoundError:
         return None
+
+
+def shared_query(directory: Path) -> str | None:
+    """The name of the query that the job with that checkpoint shares; None if it shares none."""
+    file = directory / SHARED_FILE
+    return file.read_text() if file.exists() else None

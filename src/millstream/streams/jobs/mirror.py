@@ -33,7 +33,7 @@ from millstream.streams.state.mirrored_directory import MirroredDirectory, Momen
 from millstream.streams.state.state_files import StateFiles
 from millstream.streams.state.unreachable import StateDenied, StateUnreachable
 
-__all__ = ["CheckpointMirror", "StatePlace"]
+__all__ = ["CheckpointMirror", "StatePlace", "refusal_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class StatePlace:
             else:
                 return None
         except StateUnreachable as error:
-            raise _refusal(error) from error
+            raise refusal_of(error) from error
         close = self._topic.close if self._topic is not None else lambda: None
         return CheckpointMirror(
             self._directory, place, waits=self._waits, operators=self._operators_location, close=close
@@ -168,7 +168,7 @@ class CheckpointMirror:
         try:
             return self._begin()
         except StateUnreachable as error:
-            raise _refusal(error) from error
+            raise refusal_of(error) from error
 
     def _begin(self) -> str:
         head = self._copy.head()
@@ -209,7 +209,7 @@ class CheckpointMirror:
             try:
                 self._send(self._look())
             except StateUnreachable as error:
-                raise _refusal(error) from error
+                raise refusal_of(error) from error
         elif self._is_idle.is_set():
             moment = self._look()
             self._do(lambda: self._send(moment))
@@ -300,7 +300,8 @@ def _topic_of(job: str) -> str:
     return f"millstream-state-{legal}{digest}"
 
 
-def _refusal(error: StateUnreachable) -> JobError:
+def refusal_of(error: StateUnreachable) -> JobError:
+    """STATE_DENIED or STATE_UNREACHABLE, for the user."""
     words = f"{error.name or 'The listing'} of the state in {error.place}: {error.cause}"
     # A place that is only away may come; one that refuses does not.
     name = "STATE_DENIED" if isinstance(error, StateDenied) else "STATE_UNREACHABLE"

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
@@ -33,7 +34,7 @@ from millstream.streams.spark.runtime.arrow_batches import start_with_batches
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 
-__all__ = ["PAUSE_WAIT_S", "BatchPipeline", "LatePipeline", "Pipeline", "StreamPipeline"]
+__all__ = ["PAUSE_WAIT_S", "BatchPipeline", "LatePipeline", "PausingPipeline", "Pipeline", "StreamPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,15 @@ class LatePipeline(Pipeline, Protocol):
 
     def find_pipelines(self) -> Sequence[Pipeline]:
         """The pipelines that it has become; none before its start."""
+        ...
+
+
+@runtime_checkable
+class PausingPipeline(Pipeline, Protocol):
+    """One of which a savepoint can be written while it runs."""
+
+    def between_batches(self) -> AbstractContextManager[None]:
+        """While this lasts no micro-batch runs; one under way is over before. Raises JobError SAVEPOINT_REFUSED."""
         ...
 
 

@@ -20,13 +20,13 @@ from millstream.streams.jobs.cohorts import (
     check_change,
     cohorts_of,
     leave,
-    shared_query,
     table_of,
 )
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
-from millstream.streams.jobs.identity import read_identity
+from millstream.streams.jobs.identity import read_identity, shared_query
+from millstream.streams.jobs.mirror import refusal_of
 from millstream.streams.jobs.outputs import Output, tables_of
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeline_directories
@@ -39,6 +39,7 @@ from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource
+from millstream.streams.state.unreachable import StateUnreachable
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows", "check_query", "queries_of"]
 
@@ -100,14 +101,8 @@ class JobRunner:
         judging = outputs if parted is None else parted.judging
         if settings.savepoint and settings.batch:
             raise JobError("SAVEPOINT_REFUSED", "A batch job begins from no savepoint: it keeps no state.", remedy="")
-        if settings.savepoint and settings.state_place:
-            words = "A job whose state lies elsewhere ('execution.checkpointing.dir') begins from no savepoint."
-            raise JobError("SAVEPOINT_REFUSED", words, remedy="Leave one of the two settings out.")
-        savepoint = Path(settings.savepoint)
-        if settings.savepoint and begins_from(savepoint, self._root / name):
-            for directory, members in queries_of(savepoint, judging):
-                check_query(directory, members, settings)
-            open_savepoint(savepoint, self._root / name)
+        if settings.savepoint:
+            self._begin_from_savepoint(name, judging, settings)
         pipelines: list[Pipeline] = []
         try:
             if parted is not None:
@@ -125,6 +120,18 @@ class JobRunner:
                 pipeline.stop()
             raise
         return pipelines
+
+    def _begin_from_savepoint(self, name: str, outputs: Sequence[Output], settings: JobSettings) -> None:
+        """Put the savepoint in the place of the job's checkpoint, unless it has begun from it already."""
+        savepoint, job, place = Path(settings.savepoint), self._root / name, settings.state_place
+        try:
+            if not begins_from(savepoint, job, place):
+                return
+            for directory, members in queries_of(savepoint, outputs):
+                check_query(directory, members, settings)
+            open_savepoint(savepoint, job, place)
+        except StateUnreachable as error:
+            raise refusal_of(error) from error
 
     def _counting(
         self, name: str, parted: PartedHits, judging: Sequence[Pipeline], settings: JobSettings, *, bounded: bool
@@ -184,10 +191,13 @@ class JobRunner:
             limit_s, together = settings.start_timeout_ms / 1000, f"awaited-{uuid.uuid4().hex[:12]}"
             awaited = AwaitedStart(lambda: [[member] for member in start()], error, limit_s=limit_s)
             return [
-                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together)
+                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together, directory=self._root / name)
                 for place, (name, _) in enumerate(jobs)
             ]
-        return [JobHandle(name, [one], query=one.query) for (name, _), one in zip(jobs, members, strict=True)]
+        return [
+            JobHandle(name, [one], query=one.query, directory=self._root / name)
+            for (name, _), one in zip(jobs, members, strict=True)
+        ]
 
     def _share(
         self,

@@ -21,13 +21,18 @@ cdef class ServerCall:
     cdef public bytes request
     cdef public Http2Stream stream
 
-    @cython.locals(data=bytes, core=Http2Core)
     cpdef answer(self, bytes message)
+
+    @cython.locals(core=Http2Core)
+    cpdef answer_frames(self, bytes data)
 
     cpdef write(self, bytes message)
 
     @cython.locals(data=bytes, core=Http2Core)
     cpdef flush(self)
+
+    @cython.locals(stream=Http2Stream, inbox=list, data=bytes, size=Py_ssize_t)
+    cpdef bint take_whole(self) except -1
 
     cpdef deliver(self, bytes message)
 

@@ -169,11 +169,14 @@ class ServerCall:
 
     def answer(self, message: bytes) -> None:
         """The call's only message; it ended well."""
+        self.answer_frames(PREFIX.pack(0, len(message)) + message)
+
+    def answer_frames(self, data: bytes) -> None:
+        """All messages of the call, each behind its prefix; it ended well."""
         stream = self.stream
         # An answer that was ended may wait for its client's window, on a stream that is open.
         if stream.owner is not self or not stream.is_open:
             return
-        data = PREFIX.pack(0, len(message)) + message
         self._connection.core.send_whole(stream, _RESPONSE, data, _OK)
         self._connection.call_ended(self)
 
@@ -253,6 +256,25 @@ class ServerCall:
             await self._reader
 
     # for the connection
+
+    def take_whole(self) -> bool:
+        """Take the call's only message where it came in one piece, as it is, with the end of its stream; whether it
+        did, and is `request` now. Nothing is changed where somebody has to look closer."""
+        stream = self.stream
+        inbox = stream.inbox
+        if len(inbox) != 1 or not stream.is_ended or self.expected_bytes or self._half is not None:
+            return False
+        data = inbox[0]
+        size = len(data)
+        if size < PREFIX_BYTES or size > _PIECE_BYTES or data[0] or data[1] or data[2]:
+            return False
+        if (data[3] << 8 | data[4]) != size - PREFIX_BYTES:
+            return False
+        self.expected_bytes = size
+        self.request = data[PREFIX_BYTES:]
+        inbox.clear()
+        stream.inbox_bytes = 0
+        return True
 
     def expect_stream(self) -> None:
         """Keep messages until `next_message` hands them out."""

@@ -145,7 +145,8 @@ class GrpcConnection(asyncio.Protocol):
             call: ServerCall | None = stream.owner
             if call is None:
                 continue
-            if news != WRITABLE and self._take(call, news, now_s):
+            is_whole = news & ENDED and not call.method.streams and call.take_whole()
+            if is_whole or (news != WRITABLE and self._take(call, news, now_s)):
                 whole.append(call)
             if news & WRITABLE:
                 call.wake_writer()
@@ -191,13 +192,17 @@ class GrpcConnection(asyncio.Protocol):
 
     def call_ended(self, call: ServerCall) -> None:
         """The answer of a call is whole, or waits for nothing but the peer's window."""
-        self._port.forget_deadline(call)
+        port = self._port
+        if call.bucket:
+            port.forget_deadline(call)
         if call.is_half:
             self._forget_half(call)
-        self._port.calls -= 1
+        port.calls -= 1
         call.stream.owner = None
-        self._wants_room.pop(call, None)
-        self.flush_soon()
+        if self._wants_room:
+            self._wants_room.pop(call, None)
+        if not self._flush_is_due:
+            self.flush_soon()
 
     def flush_soon(self) -> None:
         """Let what was sent leave at the end of this turn."""

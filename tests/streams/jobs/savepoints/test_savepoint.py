@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from savepoint_jobs import job_at, names_in
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote
-from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
+from millstream.streams.jobs.identity import SHARED_FILE, JobIdentity, read_identity, shared_query, write_identity
 from millstream.streams.jobs.savepoints.savepoint import (
     begins_from,
     check_savepoint,
@@ -21,37 +22,7 @@ from millstream.streams.jobs.savepoints.savepoint import (
     stage_savepoint,
     write_savepoint,
 )
-from millstream.streams.jobs.state_fit import PlannedOperator, PlannedSource, PlanState, StateRecord
-from millstream.streams.plan.state_forms import StateForm
-
-FORM = StateForm("abc", "GROUP BY", ("t.k STRING",), ("COUNT(*) BIGINT",), ("t",))
-PLAN = PlanState((PlannedOperator(FORM, ("out",), "aggregate"),), (PlannedSource("t", "topic=t"),), ("out",))
-
-
-def job_at(root: Path, batch: int = 4) -> Path:
-    """A job whose query stands after a micro-batch, with files of the next one."""
-    place = root / "job" / "t"
-    start = {"queues": {"b/0": 0}, "cut_ms": 0, "ended": False, "name": "t", "wakes": 0}
-    write_identity(place, JobIdentity("id", "print", {"t": start}, ["Output out"], 16, StateRecord.fresh(PLAN)))
-    for part, content in (
-        ("offsets", "v1\n{}\n" + json.dumps({**start, "queues": {"b/0": 70}})),
-        ("commits", "v1\n{}"),
-    ):
-        (place / "spark" / part).mkdir(parents=True)
-        (place / "spark" / part / str(batch)).write_text(content)
-    operator = place / "operators" / "0-aggregate"
-    operator.mkdir(parents=True)
-    for name in (f"{batch - 1}.0-15.groups", f"{batch}.0-15.delta", f"{batch + 1}.0-15.delta", ".5.tmp"):
-        (operator / name).write_bytes(name.encode())
-    (place / "lookups").mkdir()
-    (place / "lookups" / "4.version").write_text("3")
-    (place / "malformed").mkdir()
-    (place / "malformed" / "left").write_text("scratch")
-    return root / "job"
-
-
-def names_in(directory: Path) -> set[str]:
-    return {str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()}
+from millstream.streams.jobs.state_fit import PlannedSource, PlanState, StateRecord
 
 
 def test_a_savepoint_has_the_state_of_its_micro_batch_and_nothing_of_the_next(tmp_path: Path) -> None:
@@ -147,6 +118,36 @@ def test_nothing_is_written_over_or_left_half_written(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no checkpoint in"):
         write_savepoint(tmp_path / "nowhere", tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] in (["job", "saved"], ["saved", "job"])
+
+
+def test_a_job_that_shares_a_query_is_saved_where_the_query_stands_and_another_begins_there(tmp_path: Path) -> None:
+    member, query = tmp_path / "job" / "t", tmp_path / "merged-1"
+    start = {"queues": {"b/0": 0}, "cut_ms": 0, "ended": False, "name": "t", "wakes": 0}
+    plan = PlanState((), (PlannedSource("t", "topic=t"),), ("out",))
+    write_identity(member, JobIdentity("id", "print", {"t": start}, ["Output out"], 16, StateRecord.fresh(plan)))
+    (member / SHARED_FILE).write_text("merged-1")
+    write_identity(query, JobIdentity("other", "", {"t": {**start, "queues": {"b/0": 20}}}))
+    write_savepoint(tmp_path / "job", tmp_path / "early")
+    assert describe_savepoint(tmp_path / "early").queries[0].positions["t"]["queues"] == {"b/0": 20}
+
+    for part, batches in (("offsets", (6, 7)), ("commits", (6,))):
+        (query / "spark" / part).mkdir(parents=True)
+        for batch in batches:
+            line = json.dumps({**start, "queues": {"b/0": 10 * batch}})
+            (query / "spark" / part / str(batch)).write_text(f"v1\n{{}}\n{line}")
+    DeliveryNote(7, 6).write(query)
+    with pytest.raises(JobError, match="begun and is not over"):
+        write_savepoint(tmp_path / "job", tmp_path / "late")
+    DeliveryNote(6, 6).write(query)
+    write_savepoint(tmp_path / "job", tmp_path / "late")
+    assert names_in(tmp_path / "late") == {"savepoint.json", "t/job.json"}
+    assert "no micro-batch of its own" in "\n".join(describe_savepoint(tmp_path / "late").lines())
+    open_savepoint(tmp_path / "late", tmp_path / "jobs" / "new")
+    found = read_identity(tmp_path / "jobs" / "new" / "t")
+    assert found is not None
+    assert found.starts["t"]["queues"] == {"b/0": 60}
+    assert shared_query(tmp_path / "jobs" / "new" / "t") is None
+    assert shared_query(member) == "merged-1", "the first one goes on as it was"
 
 
 @pytest.mark.process

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Field, Schema, TypeKind
-from millstream.streams.spark.columns.types import arrow_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.sinks.bodies import body_encoder
 from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.formats.keyed_rows import body_decoder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from millstream.protocol.remoting.bodies import CamelBody
 from millstream.protocol.remoting.fields import Request, flag_field, number_field, text_field
 
@@ -11,6 +13,7 @@ __all__ = [
     "ColdProblem",
     "ColdQueueStatus",
     "ColdStatus",
+    "ColumnStatus",
     "ObjectChecks",
     "Orphan",
     "OrphanQuery",
@@ -34,6 +37,24 @@ class ColdQueueStatus(CamelBody):
     """Messages behind the last one that are on the disk alone."""
 
 
+class ColumnStatus(CamelBody):
+    """The copy of a topic of the broker as Parquet files. `columns` are those that the files have."""
+
+    topic: str
+    files: int = 0
+    rows: int = 0
+    malformed: int = 0
+    """Of the rows: those whose bodies do not fit the columns."""
+    lost: int = 0
+    """Messages that are damaged, and so in no row."""
+    bytes: int = 0
+    is_table: bool = False
+    """Whether a catalogue has a table over the files."""
+    columns: str = ""
+    problem: str = ""
+    """Why the copy does not go on, or not with the columns that the topic declares; blank while all is well."""
+
+
 class ColdStatus(CamelBody):
     """Code 9134. `left_out` queues are not among `queues`."""
 
@@ -43,6 +64,8 @@ class ColdStatus(CamelBody):
     behind_bytes: int
     """Bytes of the log that did not go up yet."""
     last_error: str
+    copies: list[ColumnStatus] = msgspec.field(default_factory=list)
+    """Of topics that have a copy, or declare one."""
 
 
 @dataclass(frozen=True, slots=True)

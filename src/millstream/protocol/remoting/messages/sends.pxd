@@ -1,18 +1,20 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
+from millstream.protocol.remoting.send_shape cimport SentRecord
+
 
 cdef class SendAnswers:
     cdef list _before
-    cdef str _before_id, _end, _end_with_id
+    cdef bytes _before_id, _end, _end_with_id
     cdef dict _heads
 
     @cython.locals(
-        parts=list, before_opaque=str, before_place=str, before_queue=str, before_offset=str, heads=dict,
-        plain_end=str, end=str, opaque=cython.longlong, message_id=str, queue_id=cython.longlong,
-        queue_offset=cython.longlong, log_offset=cython.longlong, header=bytes, size=Py_ssize_t,
+        parts=list, before_opaque=str, before_place=str, before_queue=str, before_offset=str, heads=dict, end=bytes,
+        before_id=bytes, end_with_id=bytes, number=Py_ssize_t, record=SentRecord, queue_offset=cython.longlong,
+        log_offset=cython.longlong, front=bytes, quoted=bytes, size=Py_ssize_t,
     )
-    cpdef bytes frames(self, list answers)
+    cpdef bytes frames(self, list sent, list places)
 
     @cython.locals(head=bytes)
     cdef bytes _head(self, Py_ssize_t size)

@@ -17,6 +17,7 @@ from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.command import FLAG_RESPONSE, RemotingCommand, encode_header
 from millstream.protocol.remoting.fields import TYPED, is_typed, optional_integer
 from millstream.protocol.remoting.frame import FRAME_HEAD
+from millstream.protocol.remoting.send_shape import SentRecord
 
 __all__ = [
     "BORN_HOST",
@@ -268,29 +269,34 @@ class SendAnswers:
     def __init__(self, id_prefix: str) -> None:
         fields = sent_fields(id_prefix + _PLACE, _PLACE, _PLACE)
         answer = RemotingCommand(0, fields, opaque=_OPAQUE, flag=FLAG_RESPONSE)
-        *self._before, self._end = _pieces(answer)
+        *self._before, end = _pieces(answer)
         fields["transactionId"] = _PLACE
         # The id is put in with its quotation marks, because some characters of it have to be escaped.
-        *_, before_id, end = _pieces(answer)
-        self._before_id, self._end_with_id = before_id.removesuffix('"'), end.removeprefix('"')
+        *_, before_id, behind_id = _pieces(answer)
+        self._end, self._before_id = end.encode(), before_id.removesuffix('"').encode()
+        self._end_with_id = behind_id.removeprefix('"').encode()
         self._heads: dict[int, bytes] = {}
 
-    def frames(self, answers: Iterable[tuple[int, str | None, int, int, int]]) -> bytes:
-        """The frames of (opaque, message id or None, queue, queue offset, log offset), one behind the other."""
+    def frames(self, sent: Sequence[SentRecord], places: Sequence[tuple[int, int, int, int]]) -> bytes:
+        """The frames of the answers to sends, one behind the other, whose messages were stored at the places: queue
+        offset, log offset, and two more."""
         parts: list[bytes] = []
         before_opaque, before_place, before_queue, before_offset = self._before
-        heads, plain_end = self._heads, self._end
-        for opaque, message_id, queue_id, queue_offset, log_offset in answers:
-            end = plain_end
-            if message_id:
-                end = f"{self._before_id}{_encoded(message_id).decode()}{self._end_with_id}"
-            header = (
-                f"{before_opaque}{opaque}{before_place}{log_offset:016X}{before_queue}{queue_id}"
-                f"{before_offset}{queue_offset}{end}"
+        heads, end, before_id, end_with_id = self._heads, self._end, self._before_id, self._end_with_id
+        for number, record in enumerate(sent):
+            queue_offset, log_offset, _, _ = places[number]
+            front = (
+                f"{before_opaque}{record.opaque}{before_place}{log_offset:016X}{before_queue}{record.queue_id}"
+                f"{before_offset}{queue_offset}"
             ).encode()
-            size = len(header)
-            parts.append(heads.get(size) or self._head(size))
-            parts.append(header)
+            size = len(front)
+            if not record.message_id:
+                size += len(end)
+                parts += (heads.get(size) or self._head(size), front, end)
+                continue
+            quoted = _encoded(record.message_id)
+            size += len(before_id) + len(quoted) + len(end_with_id)
+            parts += (heads.get(size) or self._head(size), front, before_id, quoted, end_with_id)
         return b"".join(parts)
 
     def _head(self, size: int) -> bytes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +23,24 @@ import msgspec
 
 from millstream import __version__
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
-from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, read_owner, write_identity
+from millstream.streams.jobs.adoption import (
+    PLACED_NOTES,
+    batches_in,
+    begin_log,
+    check_passes,
+    last_over,
+    name_query,
+    raw_ends,
+)
+from millstream.streams.jobs.identity import (
+    IDENTITY_FILE,
+    JobIdentity,
+    read_identity,
+    read_owner,
+    shared_query,
+    write_identity,
+)
+from millstream.streams.jobs.savepoints.placed_state import copied_origin, is_of_batch, put_state, take_state
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
@@ -45,13 +61,15 @@ _FORMAT: Final = 1
 _KEPT: Final = ("sources", "rules", "models", "lookups")
 """Directories of a checkpoint that hold what is pinned, copied as they are."""
 
-_VERSION: Final = re.compile(r"(\d+)\.")
 _JOB_FREE: Final = "Give the job another name, or remove its checkpoint."
 _ID_CHARACTERS: Final = 12
 
 
 class SavedQuery(msgspec.Struct, frozen=True):
-    """One query of the job: where it stands, and what its state is of. `micro_batch` None: it has not run."""
+    """One query of the job: where it stands, and what its state is of.
+
+    `micro_batch` None: no query of its own has run; one that it shares with others may have.
+    """
 
     directory: str
     micro_batch: int | None
@@ -80,7 +98,9 @@ class Savepoint(msgspec.Struct, frozen=True):
         head = f"Savepoint {self.name or self.id} of job {self.job}, made {made} by Millstream {self.release}"
         lines = [head, f"{len(self.files)} files, {size} bytes"]
         for query in self.queries:
-            stands = "has not run" if query.micro_batch is None else f"after micro-batch {query.micro_batch}"
+            stands = (
+                "no micro-batch of its own" if query.micro_batch is None else f"after micro-batch {query.micro_batch}"
+            )
             lines.append(f"Query {query.directory}: {stands}, {query.key_groups} key groups")
             for name, position in query.positions.items():
                 rows = sum(position.get("queues", {}).values())
@@ -127,10 +147,13 @@ def write_savepoint(checkpoint: Path, target: Path, name: str = "") -> Savepoint
     return stage_savepoint(checkpoint, target, name).finish()
 
 
-def stage_savepoint(checkpoint: Path, target: Path, name: str = "") -> StagedSavepoint:
+def stage_savepoint(
+    checkpoint: Path, target: Path, name: str = "", *, pause: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> StagedSavepoint:
     """Hold what a savepoint is made of, by hard links where the file system has them.
 
-    Of a job that runs, call it while no micro-batch runs; the job may go on once this returns.
+    No micro-batch of a job that runs may run within `pause()`. State that lies in another place is read before, and
+    within it only what came meanwhile.
     """
     queries = _queries_of(checkpoint)
     if not queries:
@@ -142,7 +165,9 @@ def stage_savepoint(checkpoint: Path, target: Path, name: str = "") -> StagedSav
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex[:_ID_CHARACTERS]}")
     try:
         staged.mkdir(parents=True)
-        saved = tuple(_stage_query(directory, identity, staged) for directory, identity in queries)
+        _read_ahead(queries, staged)
+        with pause():
+            saved = tuple(_stage_query(directory, identity, staged) for directory, identity in _queries_of(checkpoint))
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
@@ -157,13 +182,6 @@ def _queries_of(checkpoint: Path) -> list[tuple[Path, JobIdentity]]:
 
 def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQuery:
     state = identity.state
-    owner = read_owner(directory)
-    if owner is not None and owner.operators:
-        words = f"The operators of {directory} keep their state in {owner.operators}, of which no savepoint is taken."
-        raise JobError("SAVEPOINT_REFUSED", words, remedy="")
-    if (directory / "shared").exists():
-        words = f"The job of {directory} shares a query with others, which has its position."
-        raise JobError("SAVEPOINT_REFUSED", words, remedy="Start it alone once, and stop it.")
     if state is None or state.has_script_rows:
         reason = (
             "was written by an earlier release, or is of a batch job: start the job once with this release"
@@ -171,18 +189,19 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
             else "is of a query that reads rows which stand in the script"
         )
         raise JobError("SAVEPOINT_REFUSED", f"The checkpoint {directory} {reason}.", remedy="")
+    identity = replace(identity, starts={**identity.starts, **_shared_ends(directory, identity)})
     spark = directory / identity.spark
     batch_id = last_over(directory, spark)
     check_passes(spark, batch_id)
     place = staged / directory.name
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     ends = {**identity.starts, **raw_ends(spark, batch_id)}
     saved = replace(identity, generation=0)
     write_identity(place, saved)
     if batch_id is not None:
         begin_log(spark, place / saved.spark, batch_id, ends)
-    for operator in state.operators:
-        _copy_state(directory / "operators" / operator.name, place / "operators" / operator.name, batch_id)
+        for operator in state.operators:
+            _stage_state(directory, operator.name, place / "operators" / operator.name, batch_id)
     for name in _KEPT:
         _copy_tree(directory / name, place / name)
     for pattern in PLACED_NOTES:
@@ -191,11 +210,42 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
     return SavedQuery(directory.name, batch_id, ends, identity.plan, identity.key_groups, state)
 
 
-def _copy_state(source: Path, target: Path, batch_id: int | None) -> None:
-    """The files of an operator as they are after a micro-batch; later ones are of one that will be repeated."""
+def _shared_ends(directory: Path, identity: JobIdentity) -> dict[str, dict[str, Any]]:
+    """Where the query stands that the job shares with others, by table; blank where it shares none.
+
+    Jobs that share a query keep no state, so this and their identity are all that they need to go on alone.
+    """
+    name = shared_query(directory)
+    query = None if name is None else directory.parent.parent / name
+    shared = None if query is None else read_identity(query)
+    if query is None or shared is None:
+        return {}
+    spark = query / shared.spark
+    ends = {**shared.starts, **raw_ends(spark, last_over(query, spark))}
+    return {table: ends[table] for table in identity.starts if table in ends}
+
+
+def _read_ahead(queries: Iterable[tuple[Path, JobIdentity]], staged: Path) -> None:
+    """Take state that lies in other places while the job goes on, so that the rest is little."""
+    for directory, identity in queries:
+        owner = read_owner(directory)
+        over = max(batches_in(directory / identity.spark / "commits"), default=None)
+        if owner is None or not owner.operators or over is None or identity.state is None:
+            continue
+        for operator in identity.state.operators:
+            target = staged / directory.name / "operators" / operator.name
+            take_state(owner.operators, operator.name, target, over, is_ahead=True)
+
+
+def _stage_state(directory: Path, operator: str, target: Path, batch_id: int) -> None:
+    """The files of an operator as they are after a micro-batch."""
+    owner = read_owner(directory)
+    if owner is not None and owner.operators:
+        take_state(owner.operators, operator, target, batch_id)
+        return
+    source = directory / "operators" / operator
     for path in _files_below(source):
-        version = _VERSION.match(Path(path).name)
-        if version is not None and batch_id is not None and int(version[1]) <= batch_id:
+        if is_of_batch(Path(path).name, batch_id):
             _hold(source / path, target / path)
 
 
@@ -263,22 +313,29 @@ def check_savepoint(path: Path) -> Savepoint:
     return found
 
 
-def begins_from(path: Path, job: Path) -> bool:
+def begins_from(path: Path, job: Path, location: str = "") -> bool:
     """Whether a job that names the savepoint `path` is still to begin from it.
 
-    One that has begun from a savepoint which is not there any more goes on without it. Raises as `describe_savepoint`.
+    One that has begun from a savepoint which is not there any more goes on without it. `location` is the place of its
+    state, if that lies elsewhere: where a copy of its checkpoint lies there, that says what it began from. Raises as
+    `describe_savepoint`; OSError.
     """
     origins = {identity.origin for _, identity in _queries_of(job)} - {""}
     if origins and not (path / _MANIFEST).exists():
         return False
-    return describe_savepoint(path).id not in origins
+    found = describe_savepoint(path)
+    if location and not origins:
+        names = [query.directory for query in found.queries]
+        origins = {copied_origin(location, (job.name, name), job / name) for name in names}
+    return found.id not in origins
 
 
-def open_savepoint(path: Path, job: Path) -> None:
+def open_savepoint(path: Path, job: Path, location: str = "") -> None:
     """Let the job whose checkpoints lie in `job` begin from a savepoint, under ids of its own.
 
-    Where it has begun from this savepoint already, it goes on instead. Raises JobError CHECKPOINT_MISMATCH where it has
-    other checkpoints, and what `check_savepoint` raises; nothing was written then.
+    Its operators' state goes to `location`, if that is not blank. Where it has begun from this savepoint already, it
+    goes on instead. Raises JobError CHECKPOINT_MISMATCH where it has other checkpoints, or a copy at `location`, and
+    what `check_savepoint` raises; no checkpoint was written then. OSError.
     """
     found = describe_savepoint(path)
     present = _queries_of(job)
@@ -303,6 +360,8 @@ def open_savepoint(path: Path, job: Path) -> None:
             if query.micro_batch is not None:
                 # Several jobs may begin from here.
                 name_query(staged / query.directory / fresh.spark)
+            if location:
+                put_state(staged / query.directory, location, (job.name, query.directory))
         job.parent.mkdir(parents=True, exist_ok=True)
         # An empty directory, as was seen above, makes room.
         os.replace(staged, job)

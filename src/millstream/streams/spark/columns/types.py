@@ -11,8 +11,9 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.spark.columns.arrow_types import DEFAULT_DECIMAL
 
-__all__ = ["arrow_schema", "arrow_type", "spark_schema", "spark_type"]
+__all__ = ["arrow_schema", "spark_schema", "spark_type"]
 
 _PLAIN: dict[TypeKind, spark.DataType] = {
     TypeKind.NULL: spark.NullType(),
@@ -36,15 +37,12 @@ _PLAIN: dict[TypeKind, spark.DataType] = {
     TypeKind.INTERVAL_YEAR: spark.IntegerType(),
 }
 
-_DEFAULT_DECIMAL = (10, 0)
-"""Precision and scale of a DECIMAL that declares none, as in Flink."""
-
 
 def spark_type(data_type: DataType) -> spark.DataType:
     """Spark's type of `data_type`. Every part is nullable: a decoder and a plan can both bring NULL."""
     match data_type.kind:
         case TypeKind.DECIMAL:
-            precision, scale = _DEFAULT_DECIMAL
+            precision, scale = DEFAULT_DECIMAL
             return spark.DecimalType(data_type.precision or precision, data_type.scale or scale)
         case TypeKind.ARRAY:
             return spark.ArrayType(spark_type(data_type.elements[0]))
@@ -65,8 +63,3 @@ def spark_schema(schema: Schema) -> spark.StructType:
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of record batches of `schema`; it compares types, names and nullability."""
     return to_arrow_schema(schema, timezone="UTC")
-
-
-def arrow_type(data_type: DataType) -> pa.DataType:
-    """The type of one column in such a schema."""
-    return arrow_schema(spark.StructType([spark.StructField("value", spark_type(data_type))])).field(0).type

@@ -34,7 +34,8 @@ from millstream.streams.functions.user_functions.user import UserFunctionProblem
 from millstream.streams.functions.user_functions.user_values import to_arrow_value
 from millstream.streams.plan.expressions import USER_PREFIX, Call
 from millstream.streams.plan.types import DataType, Schema, TypeKind
-from millstream.streams.spark.columns.types import arrow_type, spark_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.spark.sinks.json_rows import encode_rows, python_values
 from millstream.streams.state.spool import Spool

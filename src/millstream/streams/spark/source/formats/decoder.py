@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.columns.types import arrow_type as arrow_type_of
+from millstream.streams.spark.columns.arrow_types import arrow_type as arrow_type_of
 from millstream.streams.spark.source.values import Converter, converter
 
 __all__ = ["ColumnBuilder", "DecodedRows", "JsonDecoder", "Malformed", "decoded_rows"]

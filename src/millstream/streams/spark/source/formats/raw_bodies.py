@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.columns.types import arrow_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.decoder import DecodedRows, decoded_rows
 

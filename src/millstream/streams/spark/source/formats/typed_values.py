@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.columns.types import arrow_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.source.values import Converter, converter
 
 __all__ = ["MAX_REASON_CHARACTERS", "column_of", "typed_converter"]
