@@ -51,6 +51,7 @@ from benchmarks.state_batches import measure_state_batches
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
 from benchmarks.submitted_jobs import measure_submitted_jobs
 from benchmarks.switched import measure_switch
+from benchmarks.tiered import measure_tiered
 from benchmarks.user_functions import measure_user_functions
 
 _HERE = Path(__file__).parent
@@ -120,6 +121,7 @@ def main() -> int:
         "dimension": measure_dimension,
         "broadcast": measure_broadcast,
         "switch": measure_switch,
+        "tiered": measure_tiered,
         "first-result": measure_first_result,
         "gateway-rows": measure_gateway_rows,
         "latency": measure_latency,

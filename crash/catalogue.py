@@ -10,6 +10,8 @@ from typing import NamedTuple
 from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
+from crash.cold_kills import kill_inside_tiered_storage
+from crash.cold_restore import restore_a_lost_disk
 from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
 from crash.failovers import fail_over
@@ -128,6 +130,8 @@ PROGRAMMES = {
     "S14": Programme("stepped-clock", step_the_clock),
     "S20": Programme("lost-disks", _moved_jobs),
     "S21": Programme("scaled-jobs", _scaled_jobs),
+    "S22": Programme("cold-kills", kill_inside_tiered_storage),
+    "S23": Programme("cold-restore", restore_a_lost_disk),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 from functools import wraps
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from millstream.broker.delivery.pending_transactions import PendingTransactions, SavedTransactions
@@ -35,7 +36,7 @@ class FaultPoint(NamedTuple):
     A short life comes to it some `most_calls` times.
     """
 
-    owner: type
+    owner: type | ModuleType
     method: str
     is_after: bool = False
     in_half: bool = False
@@ -71,7 +72,7 @@ POINTS = {
     "transaction-saved": FaultPoint(SavedTransactions, "save", is_after=True, most_calls=4),
     "half-a-write": FaultPoint(FileLayer, "pwrite", in_half=True),
 }
-"""Where S5 kills."""
+"""Where S5 kills; `cold_points` has those of S22."""
 
 
 def arm(point: FaultPoint, at_call: int) -> None:

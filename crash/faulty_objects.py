@@ -31,6 +31,8 @@ class ObjectFault(Enum):
     SHORT = "a read gives fewer bytes than were asked for, which a store notices"
     ALTERED = "a read gives a byte that is another one than was stored"
     PARTIAL_LIST = "a list ends early without a word"
+    SLOW = "it takes longer"
+    THROTTLED = "nothing is done, this time and the next ones"
     OVERWRITES = "a create-only put replaces what is there"
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
+from zlib import crc32
 
 from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
 from millstream.broker.queues.ledger import Ledger
@@ -22,7 +23,7 @@ from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_
 from millstream.hot_modules import look_at_hot_path
 from millstream.model.errors import ConnectionFailed
 from millstream.model.handles import ReceiptHandle
-from millstream.model.message import Address, OutgoingMessage
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.checksum import checksum_property
@@ -60,6 +61,7 @@ from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_s
 from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
 from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.record_run import copy_records, is_checked_run
+from millstream.tiered.queue_records import GatheredRecords, places_of, split_records
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -476,6 +478,59 @@ def _run_run(data: bytes) -> object:
 _RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
 
 
+def _stretches(chance: random.Random) -> list[bytes]:
+    """Two to six records of several queues one behind the other, as the log has them."""
+    made = []
+    for _ in range(24):
+        log = b""
+        for number in range(chance.randrange(2, 7)):
+            held = {name: chance.choice(("1", "k1 k2", _text(chance))) for name in _KEY_NAMES if chance.random() < 0.5}
+            message = OutgoingMessage(
+                chance.choice(("orders", "x" * 140)),
+                chance.randbytes(chance.randrange(60)),
+                held,
+                system_flag=SystemFlag(chance.choice((0, 0, 0x8, 0xC, 0x80))),
+                born_host=chance.choice((_PEER, _PEER, Address("2001:db8::1", 8))),
+            )
+            log += encode_record(
+                message, queue_id=chance.randrange(2), queue_offset=7 + number, log_offset=(1 << 40) + len(log),
+                store_timestamp_ms=chance.randrange(1 << 43), store_host=_PEER,
+            )  # fmt: skip
+        made.append(log)
+    return made
+
+
+def _run_stretch(data: bytes) -> object:
+    """The records as they are, and once more with sizes and checksums put right, so that what is behind is read."""
+    return [_outcome(_gather, each) for each in (data, _mended(data))]
+
+
+def _mended(data: bytes) -> bytes:
+    """The bytes as one record that stands at the begin of its log, with the checksum that they should have."""
+    body = data[: -len(checksum_property(0))]
+    head = len(data).to_bytes(4, "big") + body[4:28] + (1 << 40).to_bytes(8, "big") + body[36:]
+    return head + checksum_property(crc32(head))
+
+
+def _gather(data: bytes) -> object:
+    gathered = GatheredRecords({"orders": 0, "x" * 140: 1 << 40}.get)
+    taken = gathered.take(data, 1 << 40)
+    found = []
+    for queue in gathered.finish():
+        for part in queue.parts:
+            blocks = [[getattr(block, name) for name in _BLOCK_FIELDS] for block in part.blocks]
+            found.append((queue.topic, queue.queue_id, part.size_bytes, sorted(part.keys), blocks))
+    records = split_records(data)
+    return taken, found, records and ([*map(bytes, records)], places_of(data))
+
+
+_KEY_NAMES: Final = ("KEYS", "UNIQ_KEY", "INNER_NUM", "TAGS")
+_BLOCK_FIELDS: Final = (
+    "raw", "records", "first_queue_offset", "next_queue_offset", "first_log_offset", "last_log_offset",
+    "first_stored_ms", "last_stored_ms",
+)  # fmt: skip
+
+
 def _run_shape(data: bytes) -> object:
     """Three headers one behind the other: the first gives the shape by which all are read."""
     starts = [found.start() for found in re.finditer(rb'\{"code":', data)]
@@ -528,6 +583,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "run": (_runs, _run_run),
     "send": (_sends, _run_send),
     "shape": (_headers_of_sends, _run_shape),
+    "stretch": (_stretches, _run_stretch),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 

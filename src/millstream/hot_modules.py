@@ -57,6 +57,7 @@ HOT_MODULES: Final = (
     "millstream.store.index.record_keys",
     "millstream.store.record_run",
     "millstream.store.write_batch",
+    "millstream.tiered.queue_records",
     "millstream.transport.grpc.call",
 )
 

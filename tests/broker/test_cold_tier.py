@@ -262,6 +262,18 @@ async def test_a_topic_made_anew_has_nothing_of_the_one_that_was_deleted(
         assert not chunks(objects)
 
 
+async def test_a_topic_made_anew_within_one_stretch_goes_up(tmp_path: Path, objects: FaultyObjects) -> None:
+    async with cold_bench(
+        tmp_path, objects, ManualClock(), TieredOptions(roll_s=0.0, stretch_bytes=1 << 30, keep_hours=1000)
+    ) as bench:
+        await bench.send("of the topic that was deleted")
+        bench.broker.topics.delete("t")
+        bench.broker.topics.create(TopicConfig("t"))
+        names = await fill(bench)
+        assert await make_cold(bench) > 0
+        assert await read_all(bench) == [*names, "last"]
+
+
 async def test_compacted_and_system_topics_stay(tmp_path: Path, objects: FaultyObjects) -> None:
     async with cold_bench(tmp_path, objects, ManualClock()) as bench:
         bench.broker.topics.create(TopicConfig("compacted", attributes={"cleanup.policy": "COMPACTION"}))

@@ -19,6 +19,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest
 from millstream.model.topic import TopicConfig
 from millstream.server.restoring import RestoredBroker, restore_broker
+from millstream.store.files import FileLayer
 from millstream.tiered.manifests import KEPT_MANIFESTS, Manifests, list_brokers
 
 
@@ -161,3 +162,36 @@ async def test_a_manifest_leads_to_nothing_that_was_deleted(tmp_path: Path, obje
         assert bench.broker.topics.find("gone") is None
         assert {one.key for _, one in bench.broker.cold.map.objects} <= set(objects.objects)
         assert await read_all(bench) == names
+
+
+async def test_a_restore_that_was_cut_off_is_made_again_and_until_then_nothing_starts(
+    tmp_path: Path, objects: FaultyObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with cold_bench(tmp_path / "lost", objects, clock) as bench:
+        names = await fill(bench)
+        await make_cold(bench)
+        await upload_all(bench)
+    rename, calls = FileLayer.rename, 0
+
+    def cut_off(files: FileLayer, source: Path, target: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == cut_at:
+            raise KeyboardInterrupt
+        rename(files, source, target)
+
+    monkeypatch.setattr(FileLayer, "rename", cut_off)
+    for cut_at in (2, 4, 6, 100):
+        calls = 0
+        if cut_at < 100:
+            with pytest.raises(KeyboardInterrupt):
+                restore(objects, tmp_path / "new")
+            with pytest.raises(StartRefused, match="did not end"):
+                async with cold_bench(tmp_path / "new", objects, clock):
+                    raise AssertionError("it started")
+        else:
+            restore(objects, tmp_path / "new")
+    async with cold_bench(tmp_path / "new", objects, clock) as bench:
+        assert await read_all(bench) == [*names, "last"]
+    assert not list((tmp_path / "new").glob("aside*"))

@@ -172,6 +172,10 @@ def test_the_settings_of_a_role_are_printed_and_checked(tmp_path: Path) -> None:
     file.write_text("port = 1\n")
     assert run("config", "check", str(file)).code == 2
     assert run("config", "check", str(file), "--role", "broker").code == 0
+    for illegal in ('url = "ftp://bucket"', 'url = "s3://key:secret@bucket"', 'catalog = "tables.db"'):
+        file.write_text(f'role = "broker"\n[tiered]\n{illegal}\n')
+        wrong = run("config", "check", str(file))
+        assert (wrong.code, "tiered." in wrong.err) == (1, True)
 
 
 @pytest.mark.parametrize(("option", "limit"), [("brokers", MAX_BROKERS), ("proxies", MAX_PROXIES)])

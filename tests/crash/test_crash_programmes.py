@@ -31,6 +31,7 @@ BY_LENGTH = (
     "N4",
     "N2",
     "S1",
+    "S22",
     "S5",
     "N1",
     "S4",
@@ -44,6 +45,7 @@ BY_LENGTH = (
     "C1",
     "C2",
     "S7",
+    "S23",
 )
 """The longest first, so that none is waited for alone."""
 Counts = dict[str, int | float]
@@ -214,6 +216,19 @@ def test_x5_no_frames_of_a_client_break_the_core_of_http2_or_make_it_hold_more_t
     assert counts["inputs"] >= 3_000
     assert counts["connections that ended"] > 100
     assert counts["connections that went on"] > 100
+
+
+def test_s22_a_broker_killed_inside_tiered_storage_has_each_message_once_and_leaves_no_orphan(passed: Passed) -> None:
+    counts = passed("S22")
+    assert counts["kills"] >= 20
+    assert counts["restores"] >= 2
+    assert min(counts[what] for what in ("kept", "read_meanwhile", "objects")) > 0
+
+
+def test_s23_a_lost_disk_comes_back_from_the_object_store_with_each_message_once(passed: Passed) -> None:
+    counts = passed("S23")
+    assert counts["read"] == 4_000
+    assert counts["objects"] > 0
 
 
 def test_s14_a_clock_that_is_put_forward_and_back_hides_and_repeats_nothing(passed: Passed) -> None:

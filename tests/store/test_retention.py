@@ -155,15 +155,39 @@ def test_trimmed_queues_are_the_same_after_a_crash(
     again.close()
 
 
-def test_consume_queue_files_of_trimmed_entries_are_removed(
+def test_consume_queue_files_of_trimmed_entries_are_removed_once_a_checkpoint_does_not_need_them(
     store: MessageStore, clock: ManualClock, tmp_path: Path
 ) -> None:
+    def first_file() -> int:
+        return min(int(path.name) for path in (tmp_path / "data" / "consumequeue" / "orders" / "0").iterdir())
+
     fill(store, clock)
     store.write_checkpoint()
     clock.advance_ms(72 * HOUR_MS - 60_000)
     store.retain()
-    left = sorted(path.name for path in (tmp_path / "data" / "consumequeue" / "orders" / "0").iterdir())
-    assert int(left[0]) == numbers(store)[0] // 5 * 5 * 20
+    store.retain()
+    assert first_file() == 0
+    store.write_checkpoint()
+    store.retain()
+    assert first_file() == numbers(store)[0] // 5 * 5 * 20 > 0
+
+
+def test_a_start_behind_a_crash_finds_the_queue_of_a_topic_whose_own_time_let_its_messages_go(
+    store: MessageStore, clock: ManualClock, tmp_path: Path, files: DiskFiles
+) -> None:
+    fill(store, clock, 200)
+    store.write_checkpoint()
+    clock.advance_ms(72 * HOUR_MS - 180 * 60_000)
+    store.retain()
+    store.write_checkpoint()
+    assert store.log_start > 0
+    for _ in range(2):
+        store.retain({"orders": 72 * HOUR_MS - 160 * 60_000})
+    expected = numbers(store)
+    again = MessageStore.open(crashed_copy(tmp_path / "data", tmp_path / "crashed"), SMALL, clock=clock, files=files)
+    assert {*expected} <= {*numbers(again)}
+    assert again.put([pending(b"200")])[0].queue_offset == 200
+    again.close()
 
 
 def test_slices_that_were_handed_out_outlive_their_segment(store: MessageStore, clock: ManualClock) -> None:

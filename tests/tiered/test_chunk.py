@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunk_records import ChunkRecord, part_of
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.tiered.chunk import (
-    BLOCK_BYTES,
     TAIL_BYTES,
     ChunkFooter,
-    ChunkRecord,
-    PartRecords,
     decode_block,
     decode_footer,
     decode_key_table,
@@ -26,6 +24,7 @@ from millstream.tiered.chunk import (
     find_keys,
     footer_range,
 )
+from millstream.tiered.queue_records import BLOCK_BYTES, PartRecords
 
 HOST = Address("127.0.0.1", 10911)
 
@@ -43,7 +42,7 @@ def record(
         store_timestamp_ms=stored_ms,
         store_host=HOST,
     )
-    return ChunkRecord(data, queue_offset, 1, log_offset, stored_ms, keys)
+    return ChunkRecord(data, queue_offset, log_offset, stored_ms, keys)
 
 
 def encode(parts: list[PartRecords]) -> tuple[bytes, ChunkFooter]:
@@ -69,23 +68,23 @@ bodies = st.one_of(st.binary(max_size=200), st.integers(0, 300_000).map(lambda s
 
 @given(st.lists(st.lists(st.tuples(bodies, st.integers(1, 5)), min_size=1, max_size=8), min_size=1, max_size=4))
 def test_any_records_come_back_with_their_bytes_and_offsets(queues: list[list[tuple[bytes, int]]]) -> None:
-    parts, log_offset = [], 0
+    given_records, log_offset = [], 0
     for number, items in enumerate(queues):
         records, queue_offset = [], 0
         for body, step in items:
             records.append(record(queue_offset, body, log_offset=log_offset, topic=f"t{number}"))
             queue_offset += step
             log_offset += len(records[-1].data)
-        parts.append(PartRecords(f"t{number}", 0, records))
-    data, footer = encode(parts)
+        given_records.append(records)
+    data, footer = encode([part_of(f"t{number}", 0, records) for number, records in enumerate(given_records)])
     assert read_footer(data) == footer
-    for number, part in enumerate(parts):
-        assert read_part(data, footer, number) == [one.data for one in part.records]
+    for number, records in enumerate(given_records):
+        assert read_part(data, footer, number) == [one.data for one in records]
         described = footer.parts[number]
-        assert (described.topic, described.queue_id) == (part.topic, part.queue_id)
-        assert described.first_queue_offset == part.records[0].queue_offset
-        assert described.next_queue_offset == part.records[-1].queue_offset + 1
-        for one in part.records:
+        assert (described.topic, described.queue_id) == (f"t{number}", 0)
+        assert described.first_queue_offset == records[0].queue_offset
+        assert described.next_queue_offset == records[-1].queue_offset + 1
+        for one in records:
             block = find_block(described, one.queue_offset)
             assert block is not None
             info = described.blocks[block]
@@ -94,7 +93,7 @@ def test_any_records_come_back_with_their_bytes_and_offsets(queues: list[list[tu
 
 def test_blocks_end_at_their_size_and_a_record_longer_than_that_has_its_own() -> None:
     records = [record(n, b"x" * 1000) for n in range(600)] + [record(600, b"y" * 3_000_000), record(601, b"z")]
-    data, footer = encode([PartRecords("t", 0, records)])
+    data, footer = encode([part_of("t", 0, records)])
     blocks = footer.parts[0].blocks
     assert len(blocks) >= 4
     assert all(block.raw_bytes <= BLOCK_BYTES or block.records == 1 for block in blocks)
@@ -103,7 +102,7 @@ def test_blocks_end_at_their_size_and_a_record_longer_than_that_has_its_own() ->
 
 def test_an_offset_in_a_hole_leads_to_the_block_that_follows() -> None:
     records = [record(n, b"x" * 100_000) for n in (5, 6, 7, 100, 101, 102)]
-    _, footer = encode([PartRecords("t", 0, records)])
+    _, footer = encode([part_of("t", 0, records)])
     [part] = footer.parts
     assert find_block(part, 0) == 0
     for missing in range(8, 100):
@@ -115,7 +114,7 @@ def test_an_offset_in_a_hole_leads_to_the_block_that_follows() -> None:
 
 def test_keys_lead_to_their_records_and_to_no_others() -> None:
     records = [record(n, b"x" * 50_000, keys=(n % 7, 1000 + n)) for n in range(40)]
-    data, footer = encode([PartRecords("t", 0, records)])
+    data, footer = encode([part_of("t", 0, records)])
     [part] = footer.parts
     assert part.keys is not None
     table = decode_key_table("key", part.keys, data[part.keys.position : part.keys.position + part.keys.size_bytes])
@@ -130,16 +129,16 @@ def test_keys_lead_to_their_records_and_to_no_others() -> None:
 
 def test_records_out_of_order_and_chunks_without_records_are_refused() -> None:
     with pytest.raises(ValueError, match="comes behind"):
-        encode([PartRecords("t", 0, [record(1, b"a"), record(1, b"b")])])
+        encode([part_of("t", 0, [record(1, b"a"), record(1, b"b")])])
     with pytest.raises(ValueError, match="no records"):
-        encode([PartRecords("t", 0, [])])
+        encode([PartRecords("t", 0)])
     with pytest.raises(ValueError, match="one part"):
         encode([])
 
 
 @lru_cache(maxsize=1)
 def small_chunk() -> bytes:
-    parts = [PartRecords(f"t{q}", q, [record(n, b"body" * n, keys=(n,)) for n in range(4)]) for q in range(3)]
+    parts = [part_of(f"t{q}", q, [record(n, b"body" * n, keys=(n,)) for n in range(4)]) for q in range(3)]
     return encode(parts)[0]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from crash.faulty_objects import FaultyObjects, ObjectFault
 
+from chunk_records import ChunkRecord, part_of
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record, outline_record
 from millstream.tiered import cold_scan
-from millstream.tiered.chunk import BLOCK_BYTES, ChunkFooter, ChunkRecord, PartRecords, encode_chunk
+from millstream.tiered.chunk import ChunkFooter, encode_chunk
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.cold_scan import ColdScan
+from millstream.tiered.queue_records import BLOCK_BYTES
 
 KEY = "ms1/c/b/log/0/00000.msc"
 HOST = Address("127.0.0.1", 10911)
@@ -29,13 +31,13 @@ def record(topic: str, queue_offset: int) -> ChunkRecord:
         store_timestamp_ms=queue_offset,
         store_host=HOST,
     )
-    return ChunkRecord(data, queue_offset, 1, queue_offset, queue_offset)
+    return ChunkRecord(data, queue_offset, queue_offset, queue_offset)
 
 
 @pytest.fixture
 def chunk() -> tuple[FaultyObjects, ColdRange, ChunkFooter]:
     """An object of two topics, and the range of the second."""
-    parts = [PartRecords(topic, 0, [record(topic, FIRST + one) for one in range(COUNT)]) for topic in ("other", "t")]
+    parts = [part_of(topic, 0, [record(topic, FIRST + one) for one in range(COUNT)]) for topic in ("other", "t")]
     data, footer = encode_chunk(parts, cluster="c", broker="b", epoch=0, log_begin=0, log_end=1)
     objects = FaultyObjects()
     objects.put(KEY, data)

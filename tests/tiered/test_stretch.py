@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.tiered.chunk import ChunkRecord
-from millstream.tiered.stretch import CHUNK_BYTES, OWN_CHUNK_BYTES, share_out
+from chunk_records import ChunkRecord, queue_of
+from millstream.tiered.queue_records import CHUNK_BYTES, QueueRecords
+from millstream.tiered.stretch import OWN_CHUNK_BYTES, share_out
 
-KIB = b"x" * 1024
 
-
-def records_of(sizes: list[int]) -> list[ChunkRecord]:
-    return [ChunkRecord(b"x" * size, offset, 1, offset * 10, offset) for offset, size in enumerate(sizes)]
+def queue_with(topic: str, queue_id: int, sizes: list[int]) -> QueueRecords:
+    records = [ChunkRecord(b"x" * size, offset, offset * 10, offset) for offset, size in enumerate(sizes)]
+    return queue_of(topic, queue_id, records)
 
 
 @given(
@@ -23,27 +23,33 @@ def records_of(sizes: list[int]) -> list[ChunkRecord]:
     )
 )
 def test_every_record_comes_to_one_object_in_the_order_of_its_queue(queues: dict[tuple[str, int], list[int]]) -> None:
-    gathered = {place: records_of(sizes) for place, sizes in queues.items()}
-    found: dict[tuple[str, int], list[ChunkRecord]] = {}
+    gathered = [queue_with(*place, sizes) for place, sizes in sorted(queues.items())]
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for parts in share_out(gathered, lambda _topic: 0):
         assert parts
-        size_bytes = sum(len(record.data) for part in parts for record in part.records)
-        assert size_bytes <= CHUNK_BYTES or sum(len(part.records) for part in parts) == 1
+        size_bytes = sum(part.size_bytes for part in parts)
+        assert size_bytes <= CHUNK_BYTES or sum(len(part.blocks) for part in parts) == 1
         for part in parts:
-            found.setdefault((part.topic, part.queue_id), []).extend(part.records)
-    assert found == gathered
+            assert part.size_bytes == sum(len(block.raw) for block in part.blocks)
+            ranges = [(block.first_queue_offset, block.next_queue_offset) for block in part.blocks]
+            found.setdefault((part.topic, part.queue_id), []).extend(ranges)
+    assert {*found} == {*queues}
+    for place, ranges in found.items():
+        assert [offset for first, following in ranges for offset in range(first, following)] == [
+            *range(len(queues[place]))
+        ]
 
 
 def test_a_large_queue_has_objects_of_its_own_and_small_ones_share_one() -> None:
-    gathered = {("big", 0): records_of([1_000_000] * 40)} | {("small", n): records_of([100]) for n in range(500)}
+    gathered = [queue_with("big", 0, [1_000_000] * 40), *(queue_with("small", n, [100]) for n in range(500))]
     objects = list(share_out(gathered, lambda _topic: 0))
     assert [len(parts) for parts in objects] == [1, 1, 500]
-    assert sum(len(record.data) for record in gathered["big", 0]) > OWN_CHUNK_BYTES
+    assert gathered[0].size_bytes > OWN_CHUNK_BYTES
 
 
 def test_topics_share_an_object_only_with_those_of_their_class() -> None:
-    gathered = {(topic, 0): records_of([100]) for topic in ("day1", "day2", "year")}
-    objects = list(share_out(gathered, lambda topic: len(topic)))
+    gathered = [queue_with(topic, 0, [100]) for topic in ("day1", "day2", "year")]
+    objects = list(share_out(gathered, len))
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2", "year"]]
     objects = list(share_out(gathered, lambda topic: int(topic == "year")))
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2"], ["year"]]

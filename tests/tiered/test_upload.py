@@ -40,8 +40,7 @@ def upload(store: MessageStore, objects: FaultyObjects, *, max_bytes: int = 1 <<
         end = store.visible_log_offset
         stretch = gather_stretch(
             store.walk_log(begin, end),
-            end,
-            lambda topic, log_offset: topic in TOPICS and store.counts(topic, log_offset),
+            lambda topic: store.counted_from(topic) if topic in TOPICS else None,
             max_bytes,
         )
         row, name = ColdStretch(1, begin, stretch.log_end), f"s{begin}"

@@ -19,6 +19,7 @@ from millstream.store.store_state import StoreState, accept_log_loss
 __all__ = [
     "DAMAGED_SUFFIX",
     "STORE",
+    "UNFINISHED_RESTORE",
     "accept_losses",
     "all_losses",
     "check_directory",
@@ -32,6 +33,9 @@ __all__ = [
 
 STORE: Final = "store"
 """The part of a broker's directory with the messages; it has a manifest of its own."""
+
+UNFINISHED_RESTORE: Final = "restore.unfinished"
+"""The file that is in a broker's directory while it is being restored."""
 
 _LOST: Final = {
     STORE: "all messages are gone, and all positions of consumers mean nothing",
@@ -62,8 +66,10 @@ def document(directory: Path, part: str) -> Snapshot:
 def check_directory(directory: Path) -> None:
     """Refuse, before anything is changed, a directory that lacks what it had: DATA_MISSING.
 
-    Raises STORE_FORMAT where a document cannot be read, neither its file nor its copy.
+    Raises STORE_FORMAT where a document cannot be read, neither its file nor its copy, and RESTORE_UNFINISHED.
     """
+    if FileLayer().exists(directory / UNFINISHED_RESTORE):
+        raise StartRefused("RESTORE_UNFINISHED", f"The restore into {directory} did not end.")
     losses = directory_losses(directory)
     check_no_loss([loss for loss in losses if not loss.is_damaged])
     for loss in losses:

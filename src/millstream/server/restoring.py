@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from millstream.broker.cold_manifest import ColdManifest, decode_manifest
+from millstream.broker.data_directory import UNFINISHED_RESTORE
 from millstream.model.errors import StartRefused, StoreError
 from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
+from millstream.store.files import FileLayer
 from millstream.store.message_store import StoreOptions
 from millstream.tiered.manifests import Manifests, list_brokers
 from millstream.tiered.objects import ObjectNotFound, ObjectStore
 
 __all__ = ["RestoredBroker", "restore_broker"]
+
+_SUFFIX: Final = "restore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +38,29 @@ def restore_broker(
     """Make a directory whose topics have the messages that were in the object store at the last manifest.
 
     Queues go on where they ended then; groups are where they were. `broker` is to be named where the store has several.
-    Nothing of the store is changed. Raises RESTORE_REFUSED, DATA_DIRECTORY_NOT_WRITABLE, ObjectStoreDenied,
-    ObjectStoreAway.
+    Nothing of the store is changed. A restore that was cut off is begun anew. Raises RESTORE_REFUSED,
+    DATA_DIRECTORY_NOT_WRITABLE, ObjectStoreDenied, ObjectStoreAway.
     """
-    if any((directory / name).exists() for name in ("store", "config")):
+    files, unfinished = FileLayer(), directory / UNFINISHED_RESTORE
+    is_begun = files.exists(unfinished)
+    if not is_begun and any(files.exists(directory / name) for name in ("store", "config")):
         raise StartRefused("RESTORE_REFUSED", f"The directory {directory} has messages or settings already.")
     cluster, name = _choose([*list_brokers(objects)], broker)
     key, manifest = _read_newest(objects, cluster, name)
     documents = {part: bytes(text) for part, text in manifest.documents.items()}
     seed = ReplicaSeed(manifest.seed, [], documents, [])
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        aside = plant_seed(directory, seed, {}, segment_bytes or StoreOptions().segment_bytes, "restore")
-        # What there was of the directory: nothing.
-        shutil.rmtree(aside)
+        files.make_directory(directory)
+        # Until it is gone no broker starts here: half of what was there would be taken for all.
+        files.replace(unfinished, key.encode())
+        files.sync_directory(directory)
+        if is_begun:
+            files.remove_tree(directory / f"aside-{_SUFFIX}")
+        aside = plant_seed(directory, seed, {}, segment_bytes or StoreOptions().segment_bytes, _SUFFIX)
+        # What there was of the directory: nothing, or what a restore left that was cut off.
+        files.remove_tree(aside)
+        files.remove(unfinished)
+        files.sync_directory(directory)
     except OSError as error:
         words = f"The data directory {directory} cannot be made: {error}."
         raise StartRefused("DATA_DIRECTORY_NOT_WRITABLE", words) from error

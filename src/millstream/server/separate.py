@@ -23,7 +23,6 @@ from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.replication.sync_set import AckPolicy, ReplicaAck
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
-from millstream.server.columns.catalog import checked_catalog
 from millstream.server.condition import Condition
 from millstream.server.configuration.roles import (
     BrokerConfiguration,
@@ -40,9 +39,9 @@ from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
 from millstream.server.site import Site
+from millstream.server.tiered_settings import catalog_of, place_of
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
-from millstream.tiered.places import ObjectPlace
 
 __all__ = ["SeparateRole"]
 
@@ -115,7 +114,7 @@ class SeparateRole(Served[dict[str, Address]]):
             told.replicas.serve_reads,
             told.replicas.old_percent,
             told.replicas.scrub_bytes_per_s,
-            ObjectPlace(told.tiered.url, told.tiered.endpoint, told.tiered.region) if told.tiered.url else None,
+            place_of(told),
             TieredOptions(
                 told.tiered.topics,
                 told.tiered.keep_hours,
@@ -123,7 +122,7 @@ class SeparateRole(Served[dict[str, Address]]):
                 drops_unuploaded=told.tiered.when_behind == "drop_unuploaded",
                 cached_bytes=told.tiered.cache_mb * _MB,
             ),
-            checked_catalog(told.tiered.catalog),
+            catalog_of(told),
         )
         self.broker_role = role = BrokerRole(self.site, options)
         role.on_broker = self._note_broker

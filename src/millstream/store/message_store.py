@@ -509,7 +509,7 @@ class MessageStore(QueueReader):
         return search_stretch(self._log, log_offset, self.visible_log_offset, mark, max_bytes)
 
     def walk_log(self, begin: int, end: int) -> LogWalk:
-        """The whole visible records of the log from `begin` to before `end`, those of deleted topics among them.
+        """The visible log from `begin` to before `end`, with records of deleted topics.
 
         Fit for any thread.
         """
@@ -518,6 +518,10 @@ class MessageStore(QueueReader):
     def counts(self, topic: str, log_offset: int) -> bool:
         """Whether a record of the topic there is not of a topic of that name that was deleted since."""
         return log_offset >= self._deleted.log_offset(topic)
+
+    def counted_from(self, topic: str) -> int:
+        """The log offset from which on the topic's records count, see `counts`; 0 if it was never deleted."""
+        return self._deleted.log_offset(topic)
 
     def _extend_index(self, log_offset: int) -> None:
         """The index can wait where the disk does not take it: what it lacks is searched in the log itself."""

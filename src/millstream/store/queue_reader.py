@@ -170,8 +170,11 @@ class QueueReader:
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or
         elsewhere than in the segment of the first."""
-        if not entries or isinstance(entries[0], ColdEntry):
+        if not entries:
             return None
+        if isinstance(entries[0], ColdEntry):
+            cold = [entry.record for entry in entries if isinstance(entry, ColdEntry)]
+            return cold if len(cold) == len(entries) else None
         segment = self._log.segment_at(entries[0].log_offset)
         if segment is None or self._compacted.find(topic, queue_id) is not None:
             return None

@@ -52,6 +52,7 @@ class RetentionCleaner:
         disk: Callable[[], DiskState],
     ) -> None:
         self.is_disk_full = False
+        self._trimmed: dict[AnyQueue, int] = {}
         self.pins: list[Callable[[], int]] = []
         self._reader = reader
         self._log = log
@@ -73,6 +74,7 @@ class RetentionCleaner:
         are taken again once there is room. Raises STORE_FAILED.
         """
         self._health.check()
+        self._remove_trimmed_files()
         for topic, keep_ms in time_to_live_ms.items():
             self._expire(topic, self._clock.now_ms() - keep_ms)
         removable = self._removable_segments()
@@ -110,9 +112,6 @@ class RetentionCleaner:
         with self._mutex:
             dropped = self._log.drop_oldest()
         self._log.remove(dropped)
-        for queue in list(self._queues):
-            with self._mutex:
-                queue.remove_trimmed_files()
         _log.info("Removed the log from %d to %d, whose time is over.", dropped.start, dropped.end)
 
     def _expire(self, topic: str, before_ms: int) -> None:
@@ -122,9 +121,23 @@ class RetentionCleaner:
             first = self._reader.offset_by_time(topic, queue.queue_id, before_ms)
             with self._mutex:
                 self._trim(queue, first)
-                queue.remove_trimmed_files()
 
     def _trim(self, queue: AnyQueue, min_offset: int) -> None:
         if min_offset > queue.min_offset:
             queue.trim(min_offset)
             self._checkpoints.note_changes((queue,), 0)
+            self._trimmed[queue] = self._checkpoints.begun
+
+    def _remove_trimmed_files(self) -> None:
+        """Remove the files of queues of which a checkpoint says that they begin later: a start looks for what it names.
+
+        What a crash leaves of them goes when the queue is trimmed the next time.
+        """
+        for queue, begun in list(self._trimmed.items()):
+            with self._mutex:
+                # A queue of a deleted topic has given its directory to the one of a topic of that name.
+                is_deleted = self._queues.find(queue.topic, queue.queue_id) is not queue
+                if is_deleted or self._checkpoints.saved > begun:
+                    del self._trimmed[queue]
+                    if not is_deleted:
+                        queue.remove_trimmed_files()

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final
 from zlib import crc32
 
 import msgspec
 
 from millstream.model.errors import StoreError
-from millstream.protocol.record import iterate_records, verify_record
+from millstream.tiered.queue_records import KEY_BUCKETS, PartRecords, RawBlock, share_out_keys, split_records
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, ZstdError, compress
@@ -30,16 +29,13 @@ else:
     from backports.zstd import ZstdDecompressor, ZstdError, compress
 
 __all__ = [
-    "BLOCK_BYTES",
     "MAX_BLOCK_BYTES",
     "MAX_FOOTER_BYTES",
     "TAIL_BYTES",
     "BlockInfo",
     "ChunkFooter",
     "ChunkPart",
-    "ChunkRecord",
     "KeyTable",
-    "PartRecords",
     "damage_of",
     "decode_block",
     "decode_footer",
@@ -55,9 +51,6 @@ __all__ = [
 
 MAGIC: Final = b"MSCHUNK1"
 
-BLOCK_BYTES: Final = 256 * 1024
-"""Bytes of records after which a block ends; it has one record at least."""
-
 MAX_BLOCK_BYTES: Final = 8 * 1024 * 1024
 """Bytes of records of one block at most: of the largest record, and of what stands before it."""
 
@@ -70,33 +63,16 @@ MAX_KEYS: Final = 16 * 1024 * 1024
 TAIL_BYTES: Final = 16
 """Bytes behind the footer."""
 
+_MANY_KEYS: Final = 4096
+"""Keys that are sorted in one list, and that are worked on between two pauses."""
+
 _LEVEL: Final = 1
 """Of zstd: 2 and more take twice the time for a few hundredths of the size."""
 
 _TAIL: Final = struct.Struct(">II8s")
 _KEY: Final = struct.Struct(">III")
-_KEY_FIELDS: Final = 3
-
-
-class ChunkRecord(NamedTuple):
-    """A record on its way into a chunk: its bytes and what the log's walk knows of it."""
-
-    data: bytes | memoryview
-    queue_offset: int
-    message_count: int
-    log_offset: int
-    stored_ms: int
-    keys: Sequence[int] = ()
-    """Hashes of its keys, as the key index of the store has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartRecords:
-    """The records of one queue in the order of their queue offsets, which may leave some out."""
-
-    topic: str
-    queue_id: int
-    records: Sequence[ChunkRecord]
+_KEY_PLACES: Final = (0, 1, 2, 3, 6, 7, 10, 11)
+"""Where in an entry the bytes of a key of `PartRecords` stand."""
 
 
 class BlockInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -155,26 +131,34 @@ class ChunkFooter(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_chunk(
-    parts: Iterable[PartRecords], *, cluster: str, broker: str, epoch: int, log_begin: int, log_end: int
+    parts: Iterable[PartRecords],
+    *,
+    cluster: str,
+    broker: str,
+    epoch: int,
+    log_begin: int,
+    log_end: int,
+    pause: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, ChunkFooter]:
-    """The object's bytes and its footer. ValueError without records, or for records that are not in order."""
+    """The object's bytes and its footer. ValueError without records, or for a record that is too long.
+
+    `pause` is called between pieces of the work.
+    """
     pieces, position = [MAGIC], len(MAGIC)
     described: list[ChunkPart] = []
     for part in parts:
         blocks: list[BlockInfo] = []
-        keys: list[tuple[int, int, int]] = []
-        for records in _cut_blocks(part):
-            frame, info = _encode_block(records, position)
-            keys += ((key, len(blocks), number) for number, record in enumerate(records) for key in record.keys)
+        for block in part.blocks:
+            frame, info = _encode_block(block, position)
             pieces.append(frame)
             blocks.append(info)
             position += info.size_bytes
         if not blocks:
             raise ValueError(f"the part of {part.topic}/{part.queue_id} has no records")
         table = None
-        if keys:
-            frame = pack_frame(struct.pack(f">{_KEY_FIELDS * len(keys)}I", *chain.from_iterable(sorted(keys))))
-            table = KeyTable(position, len(frame), crc32(frame), len(keys))
+        if part.keys:
+            frame = pack_frame(_key_entries(part.keys, pause))
+            table = KeyTable(position, len(frame), crc32(frame), len(part.keys))
             pieces.append(frame)
             position += len(frame)
         described.append(ChunkPart(part.topic, part.queue_id, tuple(blocks), table))
@@ -186,44 +170,54 @@ def encode_chunk(
     return b"".join(pieces), footer
 
 
-def _cut_blocks(part: PartRecords) -> Iterator[list[ChunkRecord]]:
-    block: list[ChunkRecord] = []
-    size_bytes, following = 0, 0
-    for record in part.records:
-        if record.queue_offset < following:
-            raise ValueError(f"{part.topic}/{part.queue_id}: {record.queue_offset} comes behind {following - 1}")
-        following = record.queue_offset + record.message_count
-        if block and size_bytes + len(record.data) > BLOCK_BYTES:
-            yield block
-            block, size_bytes = [], 0
-        block.append(record)
-        size_bytes += len(record.data)
-    if block:
-        yield block
-
-
-def _encode_block(records: list[ChunkRecord], position: int) -> tuple[bytes, BlockInfo]:
-    raw = b"".join(record.data for record in records)
-    if len(raw) > MAX_BLOCK_BYTES:
-        raise ValueError(f"a record of {len(raw)} bytes is longer than {MAX_BLOCK_BYTES}")
-    frame = pack_frame(raw)
-    first, last = records[0], records[-1]
-    times = [record.stored_ms for record in records]
-    places = [record.log_offset for record in records]
+def _encode_block(block: RawBlock, position: int) -> tuple[bytes, BlockInfo]:
+    if len(block.raw) > MAX_BLOCK_BYTES:
+        raise ValueError(f"a record of {len(block.raw)} bytes is longer than {MAX_BLOCK_BYTES}")
+    frame = pack_frame(block.raw)
     info = BlockInfo(
         position,
         len(frame),
-        len(raw),
+        len(block.raw),
         crc32(frame),
-        len(records),
-        first.queue_offset,
-        last.queue_offset + last.message_count,
-        min(places),
-        max(places),
-        min(times),
-        max(times),
+        block.records,
+        block.first_queue_offset,
+        block.next_queue_offset,
+        block.first_log_offset,
+        block.last_log_offset,
+        block.first_stored_ms,
+        block.last_stored_ms,
     )
     return frame, info
+
+
+def _key_entries(keys: list[int], pause: Callable[[], None]) -> bytes:
+    """The entries of a key table, in order."""
+    if len(keys) < _MANY_KEYS:
+        return bytes(_pack_keys(sorted(keys)))
+    buckets: list[list[int]] = [[] for _ in range(KEY_BUCKETS)]
+    for start in range(0, len(keys), _MANY_KEYS):
+        share_out_keys(keys, start, min(start + _MANY_KEYS, len(keys)), buckets)
+        pause()
+    entries, waiting = [], 0
+    for bucket in buckets:
+        bucket.sort()
+        entries.append(_pack_keys(bucket))
+        waiting += len(bucket)
+        if waiting >= _MANY_KEYS:
+            waiting = 0
+            pause()
+    return b"".join(entries)
+
+
+def _pack_keys(keys: list[int]) -> bytearray:
+    """Sorted keys as entries. Moves bytes by their places, as no object is made for a key so."""
+    packed = array("Q", keys)
+    if sys.byteorder == "little":
+        packed.byteswap()
+    places, entries = packed.tobytes(), bytearray(_KEY.size * len(keys))
+    for source, target in enumerate(_KEY_PLACES):
+        entries[target :: _KEY.size] = places[source :: packed.itemsize]
+    return entries
 
 
 def footer_range(key: str, size_bytes: int, tail: bytes) -> tuple[int, int]:
@@ -255,10 +249,10 @@ def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
     if info.raw_bytes > MAX_BLOCK_BYTES:
         raise damage_of(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
     try:
-        records = list(iterate_records(unpack_frame(frame, info.raw_bytes)))
-    except (ValueError, StoreError) as error:
+        records = split_records(unpack_frame(frame, info.raw_bytes))
+    except ValueError as error:
         raise damage_of(key, f"its block at {info.position} cannot be read: {error}") from error
-    if len(records) != info.records or not all(verify_record(record) for record in records):
+    if records is None or len(records) != info.records:
         raise damage_of(key, f"a record in its block at {info.position} fails its checksum")
     return records
 

@@ -7,7 +7,7 @@ What stays damaged or missing is an empty block, which leads readers past it; a 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeGuard, TypeVar
 
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.protocol.record import split_record, store_timestamp_ms
+from millstream.store.cold_records import ColdEntry
 from millstream.tiered.chunk import (
     BlockInfo,
     ChunkFooter,
@@ -32,6 +33,7 @@ from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectNotFound, ObjectStore, ObjectStoreAway
+from millstream.tiered.queue_records import places_of
 
 __all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
 
@@ -49,11 +51,22 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ColdBlock:
-    """Records of one queue by offset, verified; none where they are lost. `next_queue_offset` is behind the last."""
+    """Records of one queue by offset, verified; none where they are lost. `next_queue_offset` is behind the last.
+
+    A broker's reader has an entry of each as well, made where nobody waits for it but who fetched the block.
+    """
 
     first_queue_offset: int
     next_queue_offset: int
     records: list[memoryview]
+    entries: list[ColdEntry] = field(default_factory=list)
+
+    def entries_from(self, queue_offset: int, end: int, max_count: int) -> list[ColdEntry]:
+        """At most `max_count` entries with messages from the offset to before `end`."""
+        entries = self.entries
+        first = bisect_right(entries, queue_offset, key=lambda entry: entry.queue_offset + entry.message_count)
+        behind = bisect_left(entries, end, lo=first, key=lambda entry: entry.queue_offset)
+        return entries[first : min(behind, first + max_count)]
 
     def offset_at(self, stored_ms: int) -> int | None:
         """The offset of the first record that was stored at that time or later; None where all were before."""
@@ -143,6 +156,7 @@ class ColdBlocks:
     def __post_init__(self) -> None:
         self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
         self._footers: _Cache[ChunkFooter] = _Cache(CACHED_FOOTER_BYTES)
+        self._decoding = threading.Lock()
 
     def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
@@ -281,8 +295,12 @@ class ColdBlocks:
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
         where = info.position, info.position + info.size_bytes
-        records = self._count_damage(lambda: decode_block(key, info, self._read(key, [where])[0]))
-        return ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
+        [frame] = self._count_damage(lambda: self._read(key, [where]))
+        # One at a time: the event loop, which wants the interpreter back after each of its own calls, waits for one
+        # thread then, and not for all that fetch.
+        with self._decoding:
+            records = self._count_damage(lambda: decode_block(key, info, frame))
+            return ColdBlock(info.first_queue_offset, info.next_queue_offset, records, _entries_of(records))
 
     def _key_entries(self, key: str, table: KeyTable) -> bytes:
         [frame] = self._read(key, [(table.position, table.position + table.size_bytes)])
@@ -308,6 +326,16 @@ class ColdBlocks:
     def _damage(self, key: str, why: str) -> StoreError:
         self.counters.damaged += 1
         return damage_of(key, why)
+
+
+def _entries_of(records: list[memoryview]) -> list[ColdEntry]:
+    """Entries of the records of a block, which stand one behind the other."""
+    found: list[ColdEntry] = []
+    for place, record in zip(places_of(records[0].obj) if records else (), records, strict=True):  # type: ignore[arg-type]
+        entry = ColdEntry(*place)
+        entry.record = record
+        found.append(entry)
+    return found
 
 
 def _empty_range(where: ColdRange) -> ColdBlock:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.protocol.record import outline_record, split_record, store_timestamp_ms
-from millstream.store.cold_records import ColdEntry, cold_records_away
-from millstream.store.consume_queue import IndexEntry, tags_code
+from millstream.protocol.record import split_record, store_timestamp_ms
+from millstream.store.cold_records import cold_records_away
+from millstream.store.consume_queue import IndexEntry
 from millstream.store.index.record_keys import keys_of
 from millstream.store.index.run import key_hash
-from millstream.tiered.cold_blocks import ColdBlock, ColdBlocks
+from millstream.tiered.cold_blocks import ColdBlocks
 from millstream.tiered.cold_map import ColdMap, ColdRange
 
 __all__ = ["MAX_SEARCHED_RANGES", "ColdQueues"]
@@ -46,7 +46,7 @@ class ColdQueues:
                 if not found:
                     raise cold_records_away(topic, queue_id, queue_offset)
                 break
-            found += _entries_of(block, following, end, max_count - len(found))
+            found += block.entries_from(following, end, max_count - len(found))
             following = block.next_queue_offset
         return found
 
@@ -119,19 +119,3 @@ class ColdQueues:
         block = self.blocks.fetch(topic, queue_id, where, first)
         # Of what is lost the time is not known: a reader is led to where it begins.
         return block.offset_at(stored_ms) if block.records else first
-
-
-def _entries_of(block: ColdBlock, queue_offset: int, end: int, max_count: int) -> Iterator[ColdEntry]:
-    """The block's entries with messages from the offset to before `end`."""
-    count = 0
-    for record in block.records:
-        outline = outline_record(record)
-        messages = outline.batch_count or 1
-        if outline.queue_offset + messages <= queue_offset:
-            continue
-        if count >= max_count or outline.queue_offset >= end:
-            return
-        count += 1
-        entry = ColdEntry(outline.queue_offset, outline.log_offset, len(record), tags_code(outline.tag), messages)
-        entry.record = record
-        yield entry

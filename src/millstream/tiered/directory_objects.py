@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,9 @@ __all__ = ["DirectoryObjects"]
 
 _PARTIAL: Final = ".partial"
 """What the names of files end with that are not whole yet; no key does."""
+
+PARTIAL_S: Final = 24 * 60 * 60
+"""Seconds after which the file of a put is one that a crash left; a list of objects that comes by it removes it."""
 
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
 _MS: Final = 1_000_000
@@ -140,8 +144,19 @@ class DirectoryObjects:
         for parent, _, names in os.walk(self._directory / above if above else self._directory):
             place = Path(parent).relative_to(self._directory).as_posix()
             for name in names:
-                if not name.endswith(_PARTIAL):
+                if name.endswith(_PARTIAL):
+                    self._discard_old(Path(parent, name))
+                else:
                     yield name if place == "." else f"{place}/{name}"
+
+    def _discard_old(self, partial: Path) -> None:
+        """Remove what a put left that was cut off long ago."""
+        try:
+            if partial.stat().st_mtime < time.time() - PARTIAL_S:
+                self._files.discard(partial)
+        except OSError:
+            # Its own put was quicker, or the directory takes no change now: the next list comes here again.
+            return
 
 
 def _info(key: str, path: Path) -> ObjectInfo:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from millstream.model.backoff import Backoff
 from millstream.model.errors import StoreError
-from millstream.store.index.record_keys import keys_of
-from millstream.store.index.run import topic_seed
 from millstream.store.log_walk import LogWalk
-from millstream.tiered.chunk import ChunkFooter, ChunkRecord, encode_chunk
+from millstream.tiered.chunk import ChunkFooter, encode_chunk
 from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key
 from millstream.tiered.objects import ObjectExists, ObjectStore, ObjectStoreAway
-from millstream.tiered.stretch import Place, share_out
+from millstream.tiered.queue_records import GatheredRecords, QueueRecords
+from millstream.tiered.stretch import share_out
 
 __all__ = ["STRETCH_BYTES", "GatheredStretch", "StretchUpload", "gather_stretch"]
 
@@ -31,39 +30,32 @@ _RETRY: Final = Backoff(0.2, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class GatheredStretch:
-    """What goes up of the log from `log_begin` to before `log_end`, by topic and queue number."""
+    """What goes up of the log from `log_begin` to before `log_end`: the queues by topic and number."""
 
     log_begin: int
     log_end: int
-    queues: dict[Place, list[ChunkRecord]]
+    queues: Sequence[QueueRecords]
 
 
 def gather_stretch(
-    walk: LogWalk, log_end: int, goes_up: Callable[[str, int], bool], max_bytes: int = STRETCH_BYTES
+    walk: LogWalk,
+    first_of: Callable[[str], int | None],
+    max_bytes: int = STRETCH_BYTES,
+    pause: Callable[[], None] = lambda: None,
 ) -> GatheredStretch:
-    """The records of a stretch that begins where the walk does and ends by `log_end`, sooner behind `max_bytes`.
+    """The records of a stretch that begins where the walk does and ends where it does, sooner behind `max_bytes`.
 
-    `goes_up` tells of a topic and a log offset whether the record does.
+    `first_of` says of a topic from which log offset on its records go up; None: none does. `pause` is called between
+    pieces of the work.
     """
-    log_begin = end = walk.position
-    queues: dict[Place, list[ChunkRecord]] = {}
-    seeds: dict[str, int] = {}
-    for topic, queue_id, queue_offset, message_count, log_offset, stored_ms, data, text in walk:
-        end = log_offset + len(data)
-        if goes_up(topic, log_offset):
-            seed = seeds.get(topic)
-            if seed is None:
-                seed = seeds[topic] = topic_seed(topic.encode())
-            keys = [crc32(key, seed) for key in keys_of(text)]
-            record = ChunkRecord(data, queue_offset, message_count, log_offset, stored_ms, keys)
-            place = topic, queue_id
-            if place in queues:
-                queues[place].append(record)
-            else:
-                queues[place] = [record]
-        if end - log_begin >= max_bytes:
-            return GatheredStretch(log_begin, end, queues)
-    return GatheredStretch(log_begin, max(min(walk.position, log_end), end), queues)
+    log_begin, gathered = walk.position, GatheredRecords(first_of)
+
+    def take(data: bytes, log_offset: int) -> int:
+        pause()
+        return gathered.take(data, log_offset)
+
+    walk.hand_out(take, max_bytes)
+    return GatheredStretch(log_begin, walk.position, gathered.finish())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +70,8 @@ class StretchUpload:
     broker: str
     class_of: Callable[[str], int] = lambda _topic: 0
     sleep: Callable[[float], None] = time.sleep
+    pause: Callable[[], None] = lambda: None
+    """Called between pieces of the work."""
 
     def put(self, name: str, row: ColdStretch, stretch: GatheredStretch) -> tuple[ColdObject, ...]:
         """Put all objects of the row of that name; what they hold once all of them are there."""
@@ -92,6 +86,7 @@ class StretchUpload:
                 epoch=row.epoch,
                 log_begin=row.log_begin,
                 log_end=row.log_end,
+                pause=self.pause,
             )
             key = object_key(name, number)
             self._put(key, data)

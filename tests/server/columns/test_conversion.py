@@ -46,7 +46,7 @@ def request_of(
         store.put([PendingRecord(message, message.queue_id or 0, batch_count=count)])
     store.flush()
     end = store.visible_log_offset
-    stretch = gather_stretch(store.walk_log(0, end), end, lambda topic, _offset: topic == "t")
+    stretch = gather_stretch(store.walk_log(0, end), {"t": 0}.get)
     store.close()
     row, name = ColdStretch(0, 0, end), stretch_name("c", "b", 0, 0, "u")
     cold = ColdMap()

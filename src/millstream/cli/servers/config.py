@@ -40,13 +40,17 @@ def check(file: Path, *, role: Role | None = None, output: OutputFormat | None =
         The role that it is for, if the file does not name it itself (role = "broker").
     """
     from millstream.server.configuration.document import configuration_of, read_document, role_of
-    from millstream.server.configuration.roles import ROLES
+    from millstream.server.configuration.roles import ROLES, BrokerConfiguration
+    from millstream.server.tiered_settings import catalog_of, place_of
 
     document = read_document(file)
     found = role or role_of(document, str(file))
     if found is None:
         return print_usage(f'{file} does not say which role it is for: put role = "broker" into it, or name --role.')
-    configuration_of(ROLES[found], document, str(file))
+    configuration: object = configuration_of(ROLES[found], document, str(file))
+    if isinstance(configuration, BrokerConfiguration):
+        place_of(configuration)
+        catalog_of(configuration)
     Printer(output).record(
         {"file": str(file), "role": found, "legal": True}, sentence=f"{file} can be used to start a {found}"
     )

@@ -57,6 +57,8 @@ class CheckpointWriter:
         confirmed: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.log_offset = log_offset
+        self.begun = self.saved = 0
+        """The numbers of the last checkpoint that was begun, and of the last one that is on the disk."""
         self.following: list[Callable[[int], None]] = []
         self.writing = threading.Lock()
         """Held while the queues' files are written; taken before the store's mutex."""
@@ -100,6 +102,7 @@ class CheckpointWriter:
         with self.writing:
             with self._mutex:
                 parts = self._take()
+                self.begun += 1
             try:
                 self._save(parts)
             except BaseException:
@@ -109,7 +112,7 @@ class CheckpointWriter:
             with self._mutex:
                 for tail in parts.tails:
                     tail.forget()
-            self.log_offset = parts.log_offset
+            self.log_offset, self.saved = parts.log_offset, self.begun
             self._written_s = self._clock.monotonic_s()
             for follow in [*self.following]:
                 follow(parts.log_offset)
