@@ -254,6 +254,7 @@ def test_every_field_that_has_a_place_comes_from_one_protocol_to_the_other(
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("sender", "receiver"), SQL_PAIRS)
 def test_every_field_that_has_a_place_comes_from_sql_and_to_it(
     arrivals_with_sql: Arrivals, sender: str, receiver: str
