@@ -47,7 +47,7 @@ def check(file: Path, *, role: Role | None = None, output: OutputFormat | None =
     found = role or role_of(document, str(file))
     if found is None:
         return print_usage(f'{file} does not say which role it is for: put role = "broker" into it, or name --role.')
-    told = configuration_of(ROLES[found], document, str(file))
+    told: object = configuration_of(ROLES[found], document, str(file))
     if isinstance(told, BrokerConfiguration):
         place_of(told)
         catalog_of(told)
