@@ -40,7 +40,7 @@ TOPIC = "mqtt"
 INTERRUPTED = 130
 """The exit code of what Ctrl-C ended."""
 
-FIRST_ALERT_S = 180.0
+FIRST_ALERT_S = 420.0
 """How long the start of Spark may take on a machine that is busy."""
 NEXT_ALERT_S = 60.0
 """How long no alert may come while some are missing."""

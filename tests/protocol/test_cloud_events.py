@@ -20,6 +20,8 @@ from millstream.protocol.cloud_events import (
     expiry_of_event,
     read_binary_event,
     read_json_event,
+    read_plain_events,
+    split_array,
 )
 
 ADDRESS = Address("127.0.0.1", 1)
@@ -166,3 +168,56 @@ def test_an_expiry_that_is_no_time_is_refused() -> None:
     headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-expirytime": "soon"}
     with pytest.raises(ValueError, match="expirytime 'soon' is not of RFC 3339"):
         check_event(read_binary_event(headers, b"x"))
+
+
+members = st.fixed_dictionaries(
+    {
+        name: st.sampled_from(["1.0", "1.0", "a b", "a b", "é", "", " ", "x" * 400, 1, None])
+        for name in ("id", "source", "type")
+    },
+    optional={
+        "specversion": st.sampled_from(["1.0", "1.0", "1.0", "0.3"]),
+        "datacontenttype": st.sampled_from(["text/plain", "", None]),
+        "time": st.sampled_from(["2026-11-24T08:30:00Z", "soon", ""]),
+        "subject": st.sampled_from(["s", "\n", True]),
+        "tenant": st.just("t1"),
+        "data": st.sampled_from([None, "text", "é", {"a": 1}, {"a": "é"}, 5]),
+        "data_base64": st.just("eA=="),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(members, min_size=1, max_size=3), st.booleans(), st.sampled_from([None, 1]))
+def test_a_batch_of_plain_events_is_read_as_its_elements_one_by_one(
+    batch: list[dict[str, Any]], is_ascii: bool, indent: int | None
+) -> None:
+    text = json.dumps(batch, ensure_ascii=is_ascii, indent=indent).encode()
+    found = read_plain_events(text)
+    if found is not None:
+        one_by_one = [read_json_event(element) for element in split_array(text)]
+        for event in one_by_one:
+            check_event(event)
+        assert found == one_by_one
+
+
+def test_an_attribute_that_is_blank_or_null_counts_the_same_in_a_batch() -> None:
+    plain = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": 1}
+    for more in ({"datacontenttype": ""}, {"subject": None, "dataschema": ""}, {"data": None}, {"data": " x"}):
+        text = json.dumps([{**plain, **more}], indent=1).encode()
+        one_by_one = [read_json_event(element) for element in split_array(text)]
+        assert read_plain_events(text) in (None, one_by_one)
+
+
+def test_ordinary_batches_are_read_as_plain_ones() -> None:
+    event = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "time": "2026-11-24T08:30:00Z",
+        "data": {"a": 1},
+    }
+    assert [one.body for one in read_plain_events(json.dumps([event, event]).encode()) or []] == [b'{"a": 1}'] * 2
+    for strange in (b"[", b"{}", b"[" * 100_000, json.dumps([{**event, "tenant": "x"}]).encode()):
+        assert read_plain_events(strange) is None

@@ -33,8 +33,7 @@ def test_it_is_the_general_one_whatever_was_encoded_before(
             topic, body, held, system_flag=SystemFlag(flag), born_timestamp_ms=born_ms, born_host=host
         )
         wanted = RecordEncoder(1_700_000_000_000, HOST).encode(general, queue_id, number, number << 33)
-        plain = PlainRecord(topic, queue_id, body, encode_properties(held), "", None, flag, born_ms, host)
-        assert plain.properties == held
+        plain = PlainRecord(topic, queue_id, body, held, encode_properties(held), flag, born_ms, host)
         assert encoder.encode_plain(plain, number, number << 33) == wanted
         assert encoder.encode(general, queue_id, number, number << 33) == wanted
 
@@ -53,8 +52,11 @@ def test_a_checksum_with_another_byte_is_none(crc: int, place: int, change: int)
 
 
 def test_a_plain_record_says_what_it_holds() -> None:
-    record = PlainRecord("orders", 3, b"x", b"TAGS\x01b\x02", "id", "b", 1, 5, HOST)
+    held = {"TAGS": "b", "UNIQ_KEY": "id"}
+    record = PlainRecord("orders", 3, b"x", held, b"TAGS\x01b\x02UNIQ_KEY\x01id\x02", 1, 5, HOST)
+    assert (record.message_id, record.tag) == ("id", "b")
     assert repr(record) == (
-        "PlainRecord(topic='orders', queue_id=3, body=b'x', stored_properties=b'TAGS\\x01b\\x02', message_id='id', "
-        f"tag='b', system_flag=1, born_timestamp_ms=5, born_host={HOST!r})"
+        "PlainRecord(topic='orders', queue_id=3, body=b'x', properties={'TAGS': 'b', 'UNIQ_KEY': 'id'}, "
+        "stored_properties=b'TAGS\\x01b\\x02UNIQ_KEY\\x01id\\x02', system_flag=1, born_timestamp_ms=5, "
+        f"born_host={HOST!r})"
     )

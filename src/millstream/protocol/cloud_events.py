@@ -48,6 +48,7 @@ __all__ = [
     "property_of_attribute",
     "read_binary_event",
     "read_json_event",
+    "read_plain_events",
     "split_array",
 ]
 
@@ -113,9 +114,26 @@ _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
+class _PlainEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event whose attributes are texts, and all of the specification."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    subject: str | None = None
+    time: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_PLAIN_EVENTS: Final = msgspec.json.Decoder(list[_PlainEvent])
+
+
+@dataclass(slots=True)
 class CloudEvent:
-    """One event: its data as bytes, and its attributes as properties of a message."""
+    """One event: its data as bytes, and its attributes as properties of a message. Nobody changes one."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -142,6 +160,49 @@ def read_json_event(text: bytes) -> CloudEvent:
     except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return _event({name: value for name, value in attributes.items() if value is not None}, _data(members))
+
+
+def read_plain_events(text: bytes) -> list[CloudEvent] | None:
+    """The events of a batch, checked, if all of them are plain: with no attributes but those of the specification, in
+    printable ASCII. None for any other text, of which `split_array` and `read_json_event` say what it is."""
+    try:
+        found = _PLAIN_EVENTS.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    events = []
+    for one in found:
+        event = _plain_event(one)
+        if event is None:
+            return None
+        events.append(event)
+    return events
+
+
+def _plain_event(one: _PlainEvent) -> CloudEvent | None:
+    key, time = one.id, one.time
+    held = {"CE_specversion": one.specversion, "CE_id": key, "CE_source": one.source, "CE_type": one.type}
+    if one.datacontenttype is not None:
+        held["CE_datacontenttype"] = one.datacontenttype
+    if one.dataschema is not None:
+        held["CE_dataschema"] = one.dataschema
+    if one.subject is not None:
+        held["CE_subject"] = one.subject
+    if time is not None:
+        held["CE_time"] = time
+    shown, body = "".join(held.values()), bytes(one.data)
+    if (
+        one.specversion != _VERSION
+        or not (key and one.source and one.type)
+        or key.isspace()
+        or len(shown) > MAX_LABEL_CHARACTERS
+        or not (shown.isascii() and shown.isprintable())
+        or (time is not None and not _TIME.fullmatch(time))
+        # A text is the data itself, and bytes beyond ASCII may be no text at all.
+        or body[:1] == b'"'
+        or not body.isascii()
+    ):
+        return None
+    return CloudEvent(body.strip(), held, key)
 
 
 def split_array(text: bytes) -> list[bytes]:

@@ -11,9 +11,9 @@ cdef class PlainRecord:
     cdef public long long queue_id, system_flag, born_timestamp_ms
     cdef public str topic, message_id, tag
     cdef public bytes body, stored_properties
-    cdef public tuple light_queues
     cdef public object born_host
-    cdef dict _properties
+    cdef public tuple light_queues
+    cdef dict _held
 
 
 cdef class RecordEncoder:

@@ -10,7 +10,13 @@ from typing import Final
 from zlib import crc32
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
+from millstream.model.properties import (
+    MAX_STORED_BYTES,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+    encode_properties,
+)
 from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, body_crc32, checksum_property, combine_crc32
 
 __all__ = [
@@ -70,13 +76,14 @@ HOST_FLAGS: Final = BORN_HOST_IPV6 | _STORE_HOST_IPV6
 class PlainRecord:
     """An ordinary message on its way into the log, as it is to be stored.
 
-    `message_id` and `tag` are what its properties say of them, which `stored_properties` is the text of; blank and None
-    where they say nothing. `system_flag` says nothing of hosts. `light_queues` are the stored names of the light queues
-    that get an entry of the record as well, each once; the appender's dispatcher sets them.
+    `properties` are read from their text, `stored_properties`, where nobody gave them. `message_id` and `tag` are what
+    they say of them; blank and None where they say nothing. `system_flag` says nothing of hosts. `light_queues` are the
+    stored names of the light queues that get an entry of the record as well, each once; the appender's dispatcher sets
+    them.
     """
 
     __slots__ = (
-        "_properties", "body", "born_host", "born_timestamp_ms", "light_queues", "message_id", "queue_id",
+        "_held", "body", "born_host", "born_timestamp_ms", "light_queues", "message_id", "queue_id",
         "stored_properties", "system_flag", "tag", "topic",
     )  # fmt: skip
 
@@ -85,30 +92,30 @@ class PlainRecord:
         topic: str,
         queue_id: int,
         body: bytes,
+        properties: dict[str, str],
         stored_properties: bytes,
-        message_id: str,
-        tag: str | None,
         system_flag: int,
         born_timestamp_ms: int,
         born_host: Address,
-        properties: dict[str, str] | None = None,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.body = body
         self.stored_properties = stored_properties
-        self.message_id = message_id
-        self.tag = tag
+        self.message_id = properties.get(UNIQUE_KEY) or ""
+        self.tag = properties.get(TAGS)
         self.system_flag = system_flag
         self.born_timestamp_ms = born_timestamp_ms
         self.born_host = born_host
         self.light_queues: tuple[str, ...] = ()
-        self._properties = properties
+        self._held: dict[str, str] | None = properties
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties: those it was made with, else read from their text."""
-        return decode_properties(self.stored_properties) if self._properties is None else self._properties
+        """The properties by their names."""
+        if self._held is None:
+            self._held = decode_properties(self.stored_properties)
+        return self._held
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PLAIN_FIELDS)
@@ -116,8 +123,7 @@ class PlainRecord:
 
 
 _PLAIN_FIELDS: Final = (
-    "topic", "queue_id", "body", "stored_properties", "message_id", "tag", "system_flag", "born_timestamp_ms",
-    "born_host",
+    "topic", "queue_id", "body", "properties", "stored_properties", "system_flag", "born_timestamp_ms", "born_host",
 )  # fmt: skip
 
 
@@ -198,7 +204,9 @@ class RecordEncoder:
 
     def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int, more: bytes = b"") -> bytes:
         """The same of an ordinary message; `more` is the text of properties behind its own."""
-        body, properties = record.body, record.stored_properties + more if more else record.stored_properties
+        body, properties = record.body, record.stored_properties
+        if more:
+            properties = properties + more
         body_bytes, properties_bytes = len(body), len(properties) + _CHECKSUM_BYTES
         if body_bytes >= _LARGE_BODY_BYTES or properties_bytes > _MAX_PROPERTIES_BYTES + _CHECKSUM_BYTES:
             return self._write(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from millstream.model.errors import AccessRefused
 from millstream.model.line_budget import LineBudget
 from millstream.security.policy import Action, Decision, PolicyEntry, RequiredAccess
 from millstream.security.resource import Resource
+from millstream.security.scram import ScramExchange
 from millstream.security.signature import (
     ACCESS_KEY,
     SIGNATURE,
@@ -142,6 +144,8 @@ MAX_REMEMBERED: Final = 4_096
 REMEMBER_S: Final = 60.0
 """Seconds that a verified header of a gRPC call is remembered."""
 
+_NONCE_BYTES: Final = 18
+_SCRAM_KEY_BYTES: Final = 32
 _NOBODY = "nobody has this secret"
 
 
@@ -152,6 +156,7 @@ class Guard:
         self.book = book
         self.audit = audit
         self._clock = clock
+        self._scram_key = secrets.token_bytes(_SCRAM_KEY_BYTES)
         self._verified: dict[tuple[str, str], tuple[str, float]] = {}
         self._verdicts: dict[tuple[str, RequiredAccess, str], AccessVerdict] = {}
         book.on_change.append(self._forget)
@@ -199,6 +204,19 @@ class Guard:
         is_signed = hmac.compare_digest(client_id_signature(secret, client_id), password) and bool(client_id)
         self._check_user(name, is_secret or is_signed, "wrong password", peer, action)
         return name
+
+    def begin_scram(self) -> ScramExchange:
+        """An authentication by SCRAM-SHA-256; `caller_of_scram` ends it."""
+        return ScramExchange(self._secret_of, self._scram_key, secrets.token_urlsafe(_NONCE_BYTES))
+
+    def caller_of_scram(self, exchange: ScramExchange, message: bytes, *, peer: str, action: str) -> tuple[str, bytes]:
+        """The name of the user who knows the secret, and what proves that this side does, too; UNAUTHORIZED."""
+        try:
+            is_known, proof = exchange.end(message)
+        except ValueError as error:
+            raise self._unauthorized_error(exchange.name, str(error), peer, action) from None
+        self._check_user(exchange.name, is_known, "wrong proof", peer, action)
+        return exchange.name, proof
 
     def allow(self, name: str, wishes: Iterable[RequiredAccess], *, peer: str, action: str) -> None:
         """Return if the user may do all of it; ACCESS_DENIED, or UNAUTHORIZED where the user is gone."""

@@ -144,6 +144,7 @@ def is_left(receiving: Receiving, request: Any, **of_call: Any) -> bool:
 @pytest.mark.parametrize(
     "wish",
     [
+        {"auto_renew": True},
         {"auto_renew": True, "invisible_duration": m.Duration()},
         {"invisible_duration": m.Duration(seconds=9)},
         {"invisible_duration": m.Duration(seconds=50_000)},

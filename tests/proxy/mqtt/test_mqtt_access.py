@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from mqtt_peer import Peer, connect_to
 from access_samples import sample_guard
 from millstream.broker.broker import Broker
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
-from millstream.protocol.mqtt.packets import Acknowledgement, Connack, Disconnect, Publish, Will
+from millstream.protocol.mqtt.packets import Acknowledgement, Auth, Connack, Connect, Disconnect, Publish, Will
+from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.server import MqttServer
@@ -123,3 +125,63 @@ async def test_a_user_that_loses_a_permission_loses_its_connection(server: MqttS
     guard.book.put_entries("ann", [PolicyEntry.read("Mqtt:commands/#", ["Sub"], [], "Deny")])
     guard.book.put_entries("ann", [PolicyEntry.read("Mqtt:commands/${clientid}/+", ["Sub"], [], "Deny")])
     assert (await peer.expect(Disconnect)).reason is ReasonCode.NOT_AUTHORIZED
+
+
+def scram(data: bytes) -> Properties:
+    return Properties({PropertyId.AUTHENTICATION_METHOD: "SCRAM-SHA-256", PropertyId.AUTHENTICATION_DATA: data})
+
+
+async def begin_scram(server: MqttServer, user: str) -> tuple[Peer, str]:
+    """Send CONNECT; the server's first message."""
+    peer = await connect_to(server.port)
+    peer.send(Connect("d1", ProtocolVersion.V5, True, 0, properties=scram(f"n,,n={user},r=abc".encode())))
+    answer = await peer.expect(Auth)
+    assert answer.reason is ReasonCode.CONTINUE_AUTHENTICATION
+    data = answer.properties.values[PropertyId.AUTHENTICATION_DATA]
+    assert isinstance(data, bytes)
+    return peer, data.decode()
+
+
+def last_message(user: str, secret: str, first: str) -> tuple[bytes, bytes]:
+    """What a client sends that knows the secret, and what it expects."""
+    fields = dict(field.split("=", 1) for field in first.split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", secret.encode(), b64decode(fields["s"]), int(fields["i"]))
+    bare = f"c=biws,r={fields['r']}"
+    signed = f"n={user},r=abc,{first},{bare}".encode()
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), signed, "sha256")
+    return f"{bare},p={b64encode(proof).decode()}".encode(), b"v=" + b64encode(expected)
+
+
+async def test_scram_lets_in_who_knows_the_secret_and_shows_that_the_server_does(server: MqttServer) -> None:
+    peer, first = await begin_scram(server, "ann")
+    data, expected = last_message("ann", "secret-of-ann", first)
+    peer.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, scram(data)))
+    answer = await peer.expect(Connack)
+    assert answer.reason is ReasonCode.SUCCESS
+    assert answer.properties.values[PropertyId.AUTHENTICATION_DATA] == expected
+    assert answer.properties.values[PropertyId.AUTHENTICATION_METHOD] == "SCRAM-SHA-256"
+    peer.send(Publish("devices/d1/x", b"x", 1, packet_id=1))
+    assert (await peer.expect(Acknowledgement)).reason is ReasonCode.SUCCESS
+
+
+@pytest.mark.parametrize(("user", "secret"), [("ann", "wrong"), ("nobody", "x")])
+async def test_scram_refuses_who_does_not_know_the_secret(server: MqttServer, user: str, secret: str) -> None:
+    peer, first = await begin_scram(server, user)
+    peer.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, scram(last_message(user, secret, first)[0])))
+    assert (await peer.expect(Connack)).reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+    assert await peer.next_packet() is None
+
+
+async def test_scram_takes_nothing_but_its_next_step(server: MqttServer) -> None:
+    peer, _ = await begin_scram(server, "ann")
+    peer.send(Auth(ReasonCode.REAUTHENTICATE, scram(b"x")))
+    assert (await peer.expect(Connack)).reason is ReasonCode.PROTOCOL_ERROR
+    peer, _ = await begin_scram(server, "ann")
+    peer.send(Publish("devices/d1/x", b"x", 0))
+    assert await peer.next_packet() is None
+    peer = await connect_to(server.port)
+    peer.send(Connect("d1", ProtocolVersion.V5, True, 0, properties=scram(b"no scram")))
+    assert (await peer.expect(Connack)).reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD

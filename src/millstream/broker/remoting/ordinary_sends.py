@@ -7,7 +7,7 @@ from typing import Final
 
 from millstream.broker.delivery.admission import MAX_USER_PROPERTIES_BYTES, plain_properties
 from millstream.model.message import MAX_BODY_BYTES, Address, SystemFlag
-from millstream.model.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
+from millstream.model.properties import KEYS, TAGS, encode_properties
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
@@ -36,7 +36,7 @@ _QUEUE_DIGITS: Final = 9
 _MAX_BODY_BYTES: Final = MAX_BODY_BYTES
 _INT64: Final = 1 << 63
 _JSON, _SEND = HeaderType.JSON, int(RequestCode.SEND_MESSAGE_V2)
-_BORN_HOST, _MESSAGE_TYPE, _TAGS, _UNIQUE_KEY = BORN_HOST, MESSAGE_TYPE, TAGS, UNIQUE_KEY
+_BORN_HOST, _MESSAGE_TYPE = BORN_HOST, MESSAGE_TYPE
 _MAX_TEXT_BYTES: Final = MAX_USER_PROPERTIES_BYTES
 _MAX_GATHERED_MESSAGES: Final = MAX_GATHERED_MESSAGES
 
@@ -76,10 +76,7 @@ def read_ordinary_sends(
             break
         stored = _stored_text(text, properties) if text else b""
         queue_id, system_flag = judgement
-        message_id, tag = properties.get(_UNIQUE_KEY) or "", properties.get(_TAGS)
-        records.append(
-            SentRecord(command.opaque, name, queue_id, body, stored, message_id, tag, system_flag, born_ms, peer)
-        )
+        records.append(SentRecord(command.opaque, name, queue_id, body, properties, stored, system_flag, born_ms, peer))
     return records
 
 

@@ -89,15 +89,14 @@ class SentRecord(PlainRecord):
         topic: str,
         queue_id: int,
         body: bytes,
+        properties: dict[str, str],
         stored_properties: bytes,
-        message_id: str,
-        tag: str | None,
         system_flag: int,
         born_timestamp_ms: int,
         born_host: Address,
     ) -> None:
         PlainRecord.__init__(
-            self, topic, queue_id, body, stored_properties, message_id, tag, system_flag, born_timestamp_ms, born_host
+            self, topic, queue_id, body, properties, stored_properties, system_flag, born_timestamp_ms, born_host
         )
         self.opaque = opaque
 
@@ -137,7 +136,7 @@ class SendShape:
         """
         pieces, kinds, stored = self._pieces, self._kinds, self._stored
         record = SentRecord.__new__(SentRecord)
-        record.message_id, record.tag = "", None
+        record.message_id, record.tag, record.light_queues, record._held = "", None, (), None
         parts: list[bytes] = []
         at, values = start, 0
         for number in range(len(kinds)):

@@ -14,7 +14,7 @@ cdef class PlainSends:
     @cython.locals(
         taken=list, records=list, position=Py_ssize_t, call=ServerCall, sent=tuple, name=str, held=dict, body=bytes,
         born_ms=object, encoding=Py_ssize_t, user_properties=object, topic_name=str, stored=bytes, metadata=dict,
-        message_id=str, tag=str, record=PlainRecord, turn=cython.longlong, queues=cython.longlong,
+        record=PlainRecord, turn=cython.longlong, queues=cython.longlong,
     )
     cpdef Py_ssize_t take(self, list calls, Py_ssize_t start) except -1
 

@@ -15,7 +15,7 @@ from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.message import MAX_BODY_BYTES, Address, SystemFlag
-from millstream.model.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
+from millstream.model.properties import KEYS, TAGS, encode_properties
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
@@ -39,7 +39,7 @@ _MAX_BODY_BYTES: Final = MAX_BODY_BYTES
 _MAX_HEADER_BYTES: Final = MAX_HEADER_BYTES
 _MAX_TEXT_BYTES: Final = MAX_USER_PROPERTIES_BYTES
 _CLIENT_ID: Final = "x-mq-client-id"
-_TAGS, _KEYS, _UNIQUE_KEY = TAGS, KEYS, UNIQUE_KEY
+_TAGS, _KEYS = TAGS, KEYS
 _BEFORE_ENTRY: Final = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString()) + tag(
     m.SendMessageResponse, "entries"
 )
@@ -95,8 +95,7 @@ class PlainSends:
             if peer is None:
                 break
             flag = _COMPRESSED if encoding == GZIP else 0
-            message_id, tag = held[_UNIQUE_KEY], held.get(_TAGS)
-            records.append(PlainRecord(topic_name, 0, body, stored, message_id, tag, flag, born_ms, peer))
+            records.append(PlainRecord(topic_name, 0, body, held, stored, flag, born_ms, peer))
             taken.append(call)
         if topic is None or not records:
             return 0

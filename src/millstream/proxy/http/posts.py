@@ -23,6 +23,7 @@ from millstream.protocol.cloud_events import (
     expiry_of_event,
     read_binary_event,
     read_json_event,
+    read_plain_events,
     split_array,
 )
 from millstream.protocol.content_fields import CONTENT_TYPE, TRACE_PARENT
@@ -119,6 +120,9 @@ def _json_events(kind: str, headers: Mapping[str, str], body: bytes) -> list[Clo
             "HTTP_CONTENT_TYPE",
             f"Events are taken as {STRUCTURED_TYPE} or {BATCH_TYPE}, not as {kind[:80]}.",
         )
+    plain = read_plain_events(body)
+    if plain and len(plain) <= MAX_POST_EVENTS:
+        return plain
     try:
         elements = split_array(body)
     except ValueError as error:

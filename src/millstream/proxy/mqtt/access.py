@@ -11,6 +11,7 @@ from millstream.security.guard import Guard
 from millstream.security.mqtt_pattern import MqttClient
 from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource
+from millstream.security.scram import ScramExchange
 
 __all__ = ["MqttAccess"]
 
@@ -42,6 +43,15 @@ class MqttAccess:
             peer=peer.host,
             action=_CONNECT,
         )
+
+    def begin_scram(self) -> ScramExchange | None:
+        """An authentication by SCRAM-SHA-256; None without access control, when there are no secrets."""
+        return None if self._guard is None else self._guard.begin_scram()
+
+    def end_scram(self, exchange: ScramExchange, message: bytes, peer: Address) -> tuple[str, bytes]:
+        """The user, and what proves to the client that this is the server; UNAUTHORIZED."""
+        assert self._guard is not None
+        return self._guard.caller_of_scram(exchange, message, peer=peer.host, action=_CONNECT)
 
     def check_publish(self, client: MqttClient, topic: str, peer: Address) -> None:
         """Return if the client may publish to the MQTT topic; ACCESS_DENIED, UNAUTHORIZED."""

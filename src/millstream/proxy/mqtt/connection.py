@@ -26,6 +26,7 @@ from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAlia
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.authentication import PendingAuthentication
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
@@ -112,6 +113,7 @@ class MqttConnection(asyncio.Protocol):
         "_unstored",
         "_waiters",
         "_websocket",
+        "authentication",
         "began_s",
         "bucket",
         "incoming",
@@ -142,6 +144,8 @@ class MqttConnection(asyncio.Protocol):
         self.began_s = self.last_read_s = server.services.clock.monotonic_s()
         self.will_is_due = True
         """Whether its will is published when the connection ends."""
+        self.authentication: PendingAuthentication | None = None
+        """What waits for the client's next AUTH, before it is let in."""
         self.bucket = 0
         """Its place in the table of those that have to say something."""
         self._server = server

@@ -13,6 +13,7 @@ from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
     Acknowledgement,
+    Auth,
     Connack,
     Connect,
     Disconnect,
@@ -94,6 +95,11 @@ class PacketHandlers:
         connection.refuse(error.reason, error.message)
 
     def _first(self, connection: MqttConnection, packet: Packet) -> Awaitable[None]:
+        if connection.authentication is not None:
+            if not isinstance(packet, Auth):
+                name = type(packet).__name__.upper()
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"AUTH has to come next, not {name}.")
+            return self._opening.go_on(connection, packet)
         if not isinstance(packet, Connect):
             name = type(packet).__name__.upper()
             raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The first packet is {name}, not CONNECT.")

@@ -8,16 +8,18 @@ from typing import Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
-from millstream.protocol.mqtt.packets import Connack, Connect
+from millstream.protocol.mqtt.packets import Auth, Connack, Connect
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
+from millstream.proxy.mqtt.authentication import PendingAuthentication
 from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S, ConnectRefused
 from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_TOPIC_ALIASES, MqttConnection
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MAX_INFLIGHT
 from millstream.proxy.mqtt.sessions import SessionTable
 from millstream.proxy.mqtt.shared_deliveries import finish_shared
+from millstream.security.scram import SCRAM_SHA_256
 
 __all__ = [
     "KEEP_ALIVE_FACTOR",
@@ -53,7 +55,52 @@ class ConnectHandler:
         """Let the client in, or say why not."""
         try:
             told = self._properties_of(connection, connect)
+            if PropertyId.AUTHENTICATION_METHOD in connect.properties.values:
+                self._begin_authentication(connection, connect, told)
+                return
             user = self._user_of(connection, connect)
+        except MillstreamError as error:
+            self._refuse(connection, error)
+            return
+        await self._let_in(connection, connect, user, told)
+
+    async def go_on(self, connection: MqttConnection, packet: Auth) -> None:
+        """The client's proof has come: let it in, or say why not."""
+        pending, connection.authentication = connection.authentication, None
+        assert pending is not None
+        given = packet.properties
+        is_next = packet.reason is ReasonCode.CONTINUE_AUTHENTICATION
+        if not is_next or given.text(PropertyId.AUTHENTICATION_METHOD) != SCRAM_SHA_256:
+            words = "AUTH is not the next step of the authentication."
+            self._refuse(connection, ConnectRefused(ReasonCode.PROTOCOL_ERROR, words))
+            return
+        proof = given.values.get(PropertyId.AUTHENTICATION_DATA)
+        try:
+            data = proof if isinstance(proof, bytes) else b""
+            user, shown = self._services.access.end_scram(pending.exchange, data, connection.peer)
+        except AccessRefused as error:
+            self._refuse(connection, ConnectRefused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, error.message))
+            return
+        values = {**pending.told.values, **_scram_properties(shown).values}
+        await self._let_in(connection, pending.connect, user, Properties(values))
+
+    def _begin_authentication(self, connection: MqttConnection, connect: Connect, told: Properties) -> None:
+        method = connect.properties.text(PropertyId.AUTHENTICATION_METHOD) or ""
+        exchange = self._services.access.begin_scram() if method == SCRAM_SHA_256 else None
+        if exchange is None:
+            raise ConnectRefused(
+                ReasonCode.BAD_AUTHENTICATION_METHOD, f"There is no authentication by {method[:40]!r}."
+            )
+        first = connect.properties.values.get(PropertyId.AUTHENTICATION_DATA)
+        try:
+            answer = exchange.begin(first if isinstance(first, bytes) else b"")
+        except ValueError as error:
+            raise ConnectRefused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, f"Of the authentication {error}.") from None
+        connection.authentication = PendingAuthentication(connect, exchange, told)
+        connection.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, _scram_properties(answer)))
+
+    async def _let_in(self, connection: MqttConnection, connect: Connect, user: str, told: Properties) -> None:
+        try:
             session, is_present = await self._sessions.claim(connect, user, connection)
         except MillstreamError as error:
             self._refuse(connection, error)
@@ -70,11 +117,6 @@ class ConnectHandler:
             connection.run(finish_shared(self._services.backend, session))
 
     def _user_of(self, connection: MqttConnection, connect: Connect) -> str:
-        if PropertyId.AUTHENTICATION_METHOD in connect.properties.values:
-            method = connect.properties.text(PropertyId.AUTHENTICATION_METHOD) or ""
-            raise ConnectRefused(
-                ReasonCode.BAD_AUTHENTICATION_METHOD, f"There is no authentication by {method[:40]!r}."
-            )
         if PropertyId.AUTHENTICATION_DATA in connect.properties.values:
             raise ConnectRefused(ReasonCode.PROTOCOL_ERROR, "CONNECT has authentication data and no method.")
         try:
@@ -117,6 +159,10 @@ class ConnectHandler:
         reason = error.reason if isinstance(error, ConnectRefused) else ReasonCode.SERVER_UNAVAILABLE
         connection.send(_connack(connection, reason, False, connection.reason_properties(error.message)))
         connection.refuse(reason, error.message)
+
+
+def _scram_properties(data: bytes) -> Properties:
+    return Properties({PropertyId.AUTHENTICATION_METHOD: SCRAM_SHA_256, PropertyId.AUTHENTICATION_DATA: data})
 
 
 def _connack(connection: MqttConnection, reason: ReasonCode, session_present: bool, properties: Properties) -> Connack:
