@@ -227,7 +227,7 @@ async def test_a_plain_record_names_its_light_queues_as_any_other_does(
     assert topic is not None
 
     async def store() -> bytes:
-        plain = PlainRecord("t", 0, b"x", encode_properties(held), "", None, 0, 5, Address("10.0.0.9", 4))
+        plain = PlainRecord("t", 0, b"x", held, encode_properties(held), 0, 5, Address("10.0.0.9", 4))
         stored = asyncio.get_running_loop().create_future()
         delivery.store_plain(topic, [plain], lambda places, error: stored.set_result(places[0].log_offset))
         record = delivery.popper.reader.store.record_at(await stored)

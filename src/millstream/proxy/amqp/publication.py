@@ -72,8 +72,7 @@ def outgoing_message(channel: AmqpChannel, publication: Publication) -> Outgoing
     if ordinary is not None and 0 < len(body) <= MAX_BODY_BYTES:
         common, text = ordinary
         stored = b"%b\x01%b\x02%b" % (_UNIQUE_KEY, unique.encode(), text)
-        own = {names.UNIQUE_KEY: unique, **common}
-        return PlainRecord(topic, 0, body, stored, unique, common.get(names.TAGS), 0, now_ms, session.peer, own)
+        return PlainRecord(topic, 0, body, {names.UNIQUE_KEY: unique, **common}, stored, 0, now_ms, session.peer)
     held = {names.UNIQUE_KEY: unique, **view.stored, **routing_of(stored_in, key)}
     if stored_in != exchange.name:
         held[_PUBLISHED_TO] = exchange.name

@@ -108,8 +108,7 @@ def plain_record(
     if ordinary is None:
         return None
     held, text = ordinary
-    body = message.payload or _EMPTY_BODY
-    return PlainRecord(topic, queue_id, body, text, "", held.get(names.TAGS), 0, now_ms, peer, held)
+    return PlainRecord(topic, queue_id, message.payload or _EMPTY_BODY, held, text, 0, now_ms, peer)
 
 
 @lru_cache(maxsize=_KEPT_NAMES)
