@@ -47,10 +47,10 @@ def check(file: Path, *, role: Role | None = None, output: OutputFormat | None =
     found = role or role_of(document, str(file))
     if found is None:
         return print_usage(f'{file} does not say which role it is for: put role = "broker" into it, or name --role.')
-    told = configuration_of(ROLES[found], document, str(file))
-    if isinstance(told, BrokerConfiguration):
-        place_of(told)
-        catalog_of(told)
+    configuration: object = configuration_of(ROLES[found], document, str(file))
+    if isinstance(configuration, BrokerConfiguration):
+        place_of(configuration)
+        catalog_of(configuration)
     Printer(output).record(
         {"file": str(file), "role": found, "legal": True}, sentence=f"{file} can be used to start a {found}"
     )
