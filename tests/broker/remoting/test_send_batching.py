@@ -258,6 +258,7 @@ def _of_queue(number: str) -> tuple[Any, ...]:
 @settings(max_examples=scaled(40), deadline=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=3))
 @example([[*[_of_queue("0")] * 5, _of_queue("-1")]])
+@example([[*[_of_queue("1")] * 9, ({}, b"", *_of_queue("1")[2:]), _of_queue("-1"), _of_queue("1")]])
 def test_whatever_arrives_is_stored_and_answered_as_if_it_came_one_by_one(chunks: list[list[Any]]) -> None:
     async def both() -> None:
         with TemporaryDirectory() as directory:

@@ -260,6 +260,7 @@ class SendBatcher:
         self._open: dict[str, _Group] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: Counter[str] = Counter()
+        self._splits: dict[str, asyncio.Future[None]] = {}
 
     def add(self, message: OutgoingMessage, answering: Answering, *, typed: bool) -> asyncio.Future[RemotingCommand]:
         """Store one message. Sends of one topic are stored in the order of the calls."""
@@ -313,15 +314,30 @@ class SendBatcher:
             del self._under_way[topic]
 
     async def _send(self, group: _Group) -> None:
+        while (split := self._splits.get(group.topic)) is not None:
+            await asyncio.wait((split,))
+        await self._store(group)
+
+    async def _split(self, group: _Group) -> None:
+        """Store each message of a refused group by itself, so that one bad message fails no other. The groups behind it
+        wait meanwhile: they must not overtake it."""
+        split = self._splits[group.topic] = self._loop.create_future()
+        try:
+            parts = zip(group.messages, group.senders, strict=True)
+            await asyncio.gather(
+                *(self._store(_Group(group.topic, group.typed, [message], [sender])) for message, sender in parts)
+            )
+        finally:
+            del self._splits[group.topic]
+            split.set_result(None)
+
+    async def _store(self, group: _Group) -> None:
         messages, senders = group.messages, group.senders
         try:
             receipts = await self._broker.delivery.send(messages, typed=group.typed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             if isinstance(error, Refused) and len(senders) > 1:
-                parts = zip(messages, senders, strict=True)
-                await asyncio.gather(
-                    *(self._send(_Group(group.topic, group.typed, [message], [sender])) for message, sender in parts)
-                )
+                await self._split(group)
             else:
                 for sender in senders:
                     sender.fail(error)
