@@ -321,11 +321,11 @@ class _Ends:
             "--output",
             "json",
         )
-        for line in out.splitlines():
-            if line.startswith('{"body"'):
-                row = json.loads(line)
-                told = {f"user {name}": value for name, value in row["properties"].items()}
-                self.arrivals.note("sql", row["body"].encode(), told | {"key": row["keys"], "tag": row["tag"]})
+        rows = [json.loads(line)["row"] for line in out.splitlines() if line.startswith('{"sink"')]
+        assert rows, out
+        for row in rows:
+            told = {f"user {name}": value for name, value in dict(row["properties"]).items()}
+            self.arrivals.note("sql", row["body"].encode(), told | {"key": row["keys"], "tag": row["tag"]})
 
     # what happens in between
 
