@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import millstream.protocol.amqp.topology_methods  # noqa: F401 - `decode_method` knows the methods that are imported
 from millstream.protocol.amqp.content_intake import ContentIntake, Publication
 from millstream.protocol.amqp.field_table import FieldTable
 from millstream.protocol.amqp.frames import (
