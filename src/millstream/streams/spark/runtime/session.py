@@ -144,9 +144,6 @@ SQL_SETTINGS = {
     "spark.sql.streaming.pollingDelay": "25ms",
     # How plans are written for a page that is not shown; they are written in each micro-batch all the same.
     "spark.sql.ui.explainMode": "simple",
-    # PySpark would tell Java of each column expression which line of Python it is from: in six calls, with a look for
-    # IPython. That takes half of what the start of a job with many outputs takes in Python, and a third in Java.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """The settings that the translation of plans relies on."""
@@ -290,6 +287,10 @@ def spark_settings(options: SessionOptions, sockets: dict[str, str]) -> dict[str
         "spark.default.parallelism": str(cores),
         # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
+        # PySpark would tell Java of each column expression which line of Python it is from: in six calls, with a look
+        # for IPython. That takes half of what the start of a job with many outputs takes in Python, and a third in
+        # Java. Spark takes it at its start alone.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **({"spark.python.daemon.module": DAEMON_MODULE, **_LOCAL_CHECKPOINTS} if _is_local(options) else {}),
         **sockets,
         **({} if _is_local(options) else CLUSTER_SETTINGS | authentication()),
