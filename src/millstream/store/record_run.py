@@ -79,7 +79,7 @@ def _begins_with(data: bytes, at: int, size: int, queue_offset: int, log_offset:
     """Whether a record says so of itself; a negative queue offset stands for any."""
     return (
         number_at(data, at, 4) == size
-        and (queue_offset < 0 or number_at(data, at + _QUEUE_OFFSET_AT, 8) == queue_offset)
+        and (queue_offset < 0 or not number_at(data, at + _QUEUE_OFFSET_AT, 8) - queue_offset)
         and number_at(data, at + _LOG_OFFSET_AT, 8) == log_offset
     )
 
