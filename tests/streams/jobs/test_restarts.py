@@ -43,6 +43,11 @@ def no_jitter() -> float:
         ),
         RuntimeError("Lost task 0.3 in stage 7.0 (127.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited)"),
         RuntimeError("ResultStage 7 has failed the maximum allowable number of times: 1. FetchFailed(null, 3, 0, 1)"),
+        RuntimeError("Broken pipe"),
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: java.net.SocketException: Connection reset"
+        ),
+        RuntimeError("java.io.EOFException"),
     ],
 )
 def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:

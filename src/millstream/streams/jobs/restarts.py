@@ -73,6 +73,9 @@ _LOST_PROCESSES = (
 )
 """What Spark says where a process that it needs was killed or did not start."""
 
+_LOST_PIPES = re.compile(r"(?:^|: )(?:Broken pipe|Connection reset(?: by peer)?)$|java\.io\.EOFException", re.MULTILINE)
+"""What Java says in the place of that where the process ends while it is written to or read from."""
+
 
 def may_pass(error: BaseException) -> bool:
     """Whether the error (Spark's have the worker's traceback as text) says that something was not there just now."""
@@ -82,7 +85,9 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _says_so(text: str) -> bool:
-    if _PASSING_CLASSES.search(text) or any(words in text for words in _LOST_PROCESSES):
+    if any(words.search(text) for words in (_PASSING_CLASSES, _LOST_PIPES)):
+        return True
+    if any(words in text for words in _LOST_PROCESSES):
         return True
     return any(f"[MS-{CATALOGUE[name].number}]" in text for name in _PASSING_NAMES)
 
