@@ -32,12 +32,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", str(Path(__file__).parent.parent / ".build" / "classes"))
 os.environ.setdefault("MILLSTREAM_PATTERN_DATABASES", str(Path(__file__).parent.parent / ".build" / "patterns"))
 
-# A machine that is busy with something else is no fault of what a test looks at. `make test` tries the same examples in
-# every run, `make test-all` draws new ones, `--hypothesis-profile thorough` looks for long. What is found becomes an
-# example of the property's own.
+# A machine that is busy with something else is no fault of what a test looks at. `make test` and `make test-compiled`
+# try the same examples in every run, `make test-all` draws new ones, `--hypothesis-profile thorough` looks for long.
+# What is found becomes an example of the property's own.
 settings.register_profile(
     "quick", deadline=None, max_examples=QUICK_EXAMPLES, stateful_step_count=25, derandomize=True, database=None
 )
+settings.register_profile("fixed", deadline=None, max_examples=FREE_EXAMPLES, derandomize=True, database=None)
 settings.register_profile("free", deadline=None, max_examples=FREE_EXAMPLES, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMPLES, print_blob=True)
 settings.load_profile("free")

@@ -87,6 +87,13 @@ def test_what_frames_carry_is_one_stream_however_it_is_cut(parts: list[bytes], c
     assert found == b"".join(parts)
 
 
+@pytest.mark.parametrize("cut", range(6, 27))
+def test_a_frame_is_read_whole_wherever_it_is_cut(cut: int) -> None:
+    data = frame(b"\0" * 20)
+    stream = opened()
+    assert stream.feed(data[:cut]) + stream.feed(data[cut : cut + 1]) + stream.feed(data[cut + 1 :]) == b"\0" * 20
+
+
 def test_a_message_may_come_in_several_frames_with_a_ping_between_them() -> None:
     stream = opened()
     data = frame(b"ab", final=False) + frame(b"?", 9) + frame(b"cd", 0) + frame(b"x" * 70_000)

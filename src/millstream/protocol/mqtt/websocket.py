@@ -151,7 +151,8 @@ class WebSocketStream:
 
     def _unmask(self, part: bytes) -> bytes:
         size = len(part)
-        mask = self._mask * (size // 4 + 1)
+        # One mask more than the part needs: the part may end within a mask, and the rest of the frame begins there.
+        mask = self._mask * (size // 4 + 2)
         self._mask = mask[size % 4 : size % 4 + 4]
         return (int.from_bytes(part, "big") ^ int.from_bytes(mask[:size], "big")).to_bytes(size, "big")
 
