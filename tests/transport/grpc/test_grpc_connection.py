@@ -4,6 +4,7 @@ import asyncio
 import gc
 import gzip
 import logging
+import threading
 import tracemalloc
 
 import pytest
@@ -18,7 +19,7 @@ from millstream.transport.grpc.call import STREAM_HIGH_WATER_BYTES, WRITE_HIGH_W
 from millstream.transport.grpc.connection import GRANT_BYTES, MAX_REQUEST_BYTES
 from millstream.transport.grpc.deadlines import TICK_S
 from millstream.transport.grpc.server import IDLE_LIMIT_S, PREFACE_LIMIT_S, PROBE_AFTER_S, PROBE_TIMEOUT_S, GrpcPort
-from millstream.transport.heavy_work import HEAVY_WORK
+from millstream.transport.heavy_work import HEAVY_WORK, MAX_HEAVY_THREADS
 from patience import eventually
 
 MIB = 1024 * 1024
@@ -219,11 +220,17 @@ class TestCompression:
         assert ground.service.took == [b"hello"]
 
     async def test_a_client_that_goes_while_its_request_is_unpacked_is_not_served(self, ground: Ground) -> None:
+        gate = threading.Event()
+        # Every thread is busy, so that the request is still to be unpacked when the client goes.
+        busy = [asyncio.ensure_future(HEAVY_WORK.run(1, gate.wait)) for _ in range(MAX_HEAVY_THREADS)]
+        await turn()
         ground.wire.call(1, "Unary", None, ("grpc-encoding", "gzip"), ends=False)
         body = grpc_message(gzip.compress(bytes(1_000_000)), compressed=1)
         ground.wire.send(ground.wire.peer.data(1, body, ends=True))
         await turn()
         ground.wire.send(ground.wire.peer.reset(1))
+        gate.set()
+        await asyncio.gather(*busy)
         await eventually(lambda: HEAVY_WORK.used_bytes == 0)
         await turn()
         assert ground.service.took == []
