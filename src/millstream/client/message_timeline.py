@@ -80,8 +80,8 @@ def _step(record: SentTrace | EndTransactionTrace | RecallTrace) -> TimelineEven
         return TimelineEvent(at_ms, "sent", topic, group, outcome, record.took_ms, detail=detail)
     if isinstance(record, RecallTrace):
         return TimelineEvent(at_ms, "recalled", topic, group, "done" if record.succeeded else "failed")
-    asked = "answered when asked" if record.from_check else None
-    return TimelineEvent(at_ms, "transaction", topic, group, _state(record.state), detail=asked)
+    origin = "answered when asked" if record.from_check else None
+    return TimelineEvent(at_ms, "transaction", topic, group, _state(record.state), detail=origin)
 
 
 def _state(state: str) -> str | None:

@@ -157,17 +157,17 @@ class ReplicaReads:
             master = broker.broker_addrs.get(_MASTER_ID)
             return None if master is None else (yield from self._routes.ask_broker(topic, master, command))
         failure: MillstreamError | None = None
-        asked: set[str] = set()
+        tried: set[str] = set()
         while True:
             now_s = time.monotonic()
             addresses = self._replicas.of(broker, queue_id, now_s)
             master = broker.broker_addrs.get(_MASTER_ID)
             if master is not None:
                 addresses.insert(len(addresses) if self._replicas.is_avoided(master, now_s) else 0, master)
-            left = [address for address in addresses if address not in asked]
+            left = [address for address in addresses if address not in tried]
             if not left:
                 break
-            asked.add(left[0])
+            tried.add(left[0])
             try:
                 return (yield from self._routes.ask_broker(topic, left[0], command))
             except (ConnectionFailed, NameRefused) as error:

@@ -120,17 +120,17 @@ class StaticTopicOperations:
         """
         view = yield from self.view(name)
         targets = self._brokers(view, brokers)
-        begun = {number: queue for number, queue in view.queues.items() if not queue.leader.is_decided}
-        yield from self._move(view, begun)
+        undecided = {number: queue for number, queue in view.queues.items() if not queue.leader.is_decided}
+        yield from self._move(view, undecided)
         planned = moves(view.leaders, targets)
         moving = {}
         for number, broker in planned.items():
             moving[number] = view.queues[number] = view.queues[number].move_to(broker, view.own_queues(broker))
         yield from self._move(view, moving)
         config = next(state.config for state in view.states.values())
-        if begun or planned or self._is_uneven(view):
+        if undecided or planned or self._is_uneven(view):
             yield from self._settle(view, config)
-        return {number: view.queues[number].leader.broker_name for number in sorted({*begun, *planned})}
+        return {number: view.queues[number].leader.broker_name for number in sorted({*undecided, *planned})}
 
     # inside
 
@@ -226,10 +226,10 @@ class StaticTopicOperations:
         self, view: StaticTopicView, config: TopicConfig, broker: str, queues: Mapping[int, LogicQueue]
     ) -> ClientOperation[None]:
         own = view.own_queues(broker)
-        told = replace(config, read_queues=own, write_queues=own)
+        resized = replace(config, read_queues=own, write_queues=own)
         mapping = TopicMapping(view.name, broker, view.total_queues, view.epoch, dict(queues))
         command = RemotingCommand(
-            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, static_topic_fields(told), encode_mapping(mapping)
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, static_topic_fields(resized), encode_mapping(mapping)
         )
         yield from self._conversations.ask(self._address(view, broker), command)
 

@@ -167,14 +167,14 @@ class RouteRegistry:
             broker.is_whole = False
             return
         name, before = registration.broker_name, broker.topics
-        told = {topic.name: self._share(topic) for topic in registration.topics}
+        topics = {topic.name: self._share(topic) for topic in registration.topics}
         broker.is_whole = whole or broker.is_whole
-        self._topics.add(name, told.keys() - before.keys())
+        self._topics.add(name, topics.keys() - before.keys())
         if whole:
-            self._topics.remove(name, before.keys() - told.keys())
-            broker.topics, broker.mappings = told, dict(registration.mappings)
+            self._topics.remove(name, before.keys() - topics.keys())
+            broker.topics, broker.mappings = topics, dict(registration.mappings)
         else:
-            broker.topics.update(told)
+            broker.topics.update(topics)
             broker.mappings.update(registration.mappings)
 
     def _share(self, topic: TopicConfig) -> TopicConfig:

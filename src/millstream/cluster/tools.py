@@ -160,8 +160,8 @@ class _Handlers:
         return command.response(ext={"changed": "true" if is_changed else "false"}, body=body)
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        asked = MemberGroupQuery.decode(command.ext)
-        group = BrokerMemberGroup(asked.cluster, asked.name, self._current().members(asked.name))
+        query = MemberGroupQuery.decode(command.ext)
+        group = BrokerMemberGroup(query.cluster, query.name, self._current().members(query.name))
         return command.response(ResponseCode.SUCCESS, body=encode_body(BrokerMemberGroupBody(group)))
 
     def beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

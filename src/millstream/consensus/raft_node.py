@@ -135,8 +135,8 @@ class RaftNode:
             self._machine.restore(output.snapshot.state)
             result.is_restored = True
         for index, entry in output.committed:
-            said = self._machine.apply(entry.data) if entry.data else None
-            result.applied.append((index, entry.term, said))
+            outcome = self._machine.apply(entry.data) if entry.data else None
+            result.applied.append((index, entry.term, outcome))
         result.ready_reads += output.ready_reads
         result.failed_reads += output.failed_reads
 

@@ -120,17 +120,17 @@ class ControllerHandlers:
 
     def beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Awaitable[RemotingCommand]:
         """The answer to a heartbeat: at once but to masters, so that a thousand sets cost little."""
-        told = BrokerHeartbeat.decode(command.ext)
+        heartbeat = BrokerHeartbeat.decode(command.ext)
         try:
-            is_masters = self.controller.beat(told)
+            is_masters = self.controller.beat(heartbeat)
         except MillstreamError:
             self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "failed"] += 1
             raise
-        self._note_line(told, connection)
+        self._note_line(heartbeat, connection)
         if is_masters:
-            return self._count(RequestCode.BROKER_HEARTBEAT, command, self._answer_master(told, command))
+            return self._count(RequestCode.BROKER_HEARTBEAT, command, self._answer_master(heartbeat, command))
         self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "success"] += 1
-        return command.response(ext=self._hint(told.name) if self.controller.leads() else self._leader_fields())
+        return command.response(ext=self._hint(heartbeat.name) if self.controller.leads() else self._leader_fields())
 
     async def _answer_master(self, told: BrokerHeartbeat, command: RemotingCommand) -> RemotingCommand:
         lease_ms = await self.controller.renew_lease(told)
@@ -185,8 +185,8 @@ class ControllerHandlers:
         return command.response(ext=fields.encode(), body=body)
 
     async def _register(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        asked = RegisterReplicaRequest.decode(command.ext)
-        found = await self.controller.register(asked)
+        request = RegisterReplicaRequest.decode(command.ext)
+        found = await self.controller.register(request)
         who = {"clusterName": found.cluster, "brokerName": found.name}
         is_led = found.master is not None and self.controller.lives(found.name, found.master)
         fields = _master_fields(found).encode() if is_led else {}
@@ -238,14 +238,14 @@ class ControllerHandlers:
         return command.response()
 
     async def _next_id(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        asked = NextIdQuery.decode(command.ext)
-        answer = NextIdAnswer(asked.cluster, asked.name, await self.controller.next_id(asked.name))
+        query = NextIdQuery.decode(command.ext)
+        answer = NextIdAnswer(query.cluster, query.name, await self.controller.next_id(query.name))
         return command.response(ext=answer.encode())
 
     async def _apply_id(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        asked = ApplyIdRequest.decode(command.ext)
-        await self.controller.apply_id(asked)
-        return command.response(ext={"clusterName": asked.cluster, "brokerName": asked.name})
+        request = ApplyIdRequest.decode(command.ext)
+        await self.controller.apply_id(request)
+        return command.response(ext={"clusterName": request.cluster, "brokerName": request.name})
 
 
 def _master_fields(found: ReplicaSet, previous_lease_ms: int = 0) -> MasterFields:

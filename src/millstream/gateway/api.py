@@ -245,12 +245,12 @@ def _payload(result: StatementResult, row_format: RowFormat) -> dict[str, Any]:
 
 
 def _row_format(request: _Request) -> RowFormat:
-    told = request.query.get("rowFormat", RowFormat.JSON_OF_TYPES.value)
+    row_format = request.query.get("rowFormat", RowFormat.JSON_OF_TYPES.value)
     try:
-        return RowFormat(told.upper())
+        return RowFormat(row_format.upper())
     except ValueError:
         known = " or ".join(one.value for one in RowFormat)
-        raise MillstreamError("GATEWAY_REQUEST", f"rowFormat is {told[:40]!r}; it is to be {known}.") from None
+        raise MillstreamError("GATEWAY_REQUEST", f"rowFormat is {row_format[:40]!r}; it is to be {known}.") from None
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

@@ -130,8 +130,8 @@ class HttpPort:
 
 async def _read_body(request: Request) -> bytes | Reply:
     too_large = Reply(413, {"errors": [f"The body has more than {MAX_BODY_BYTES:,} bytes."]})
-    told = request.headers.get("content-length", "0")
-    if told.isdecimal() and int(told) > MAX_BODY_BYTES:
+    length_text = request.headers.get("content-length", "0")
+    if length_text.isdecimal() and int(length_text) > MAX_BODY_BYTES:
         return too_large
     parts, size = [], 0
     try:

@@ -123,9 +123,9 @@ class GatewayJobs:
     def stop(self, job: str) -> str:
         """End the job of that id or name; what is to be said of it. Raises SQL_UNKNOWN_NAME."""
         with self._lock:
-            said = self._book.stop(self._names.get(job, job))
+            outcome = self._book.stop(self._names.get(job, job))
             self._look()
-            return said
+            return outcome
 
     def close(self) -> None:
         """End all jobs; the checkpoints of those that keep state stay."""

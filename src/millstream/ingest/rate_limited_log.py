@@ -18,14 +18,14 @@ class RateLimitedLog:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
-        self._told: dict[str, tuple[float, int]] = {}
+        self._reports: dict[str, tuple[float, int]] = {}
 
     def add(self, kind: str, words: str) -> None:
         """One more of a kind."""
         now_s = self._clock()
-        told_s, kept_back = self._told.get(kind, (now_s - QUIET_S, 0))
+        told_s, kept_back = self._reports.get(kind, (now_s - QUIET_S, 0))
         if now_s - told_s < QUIET_S:
-            self._told[kind] = told_s, kept_back + 1
+            self._reports[kind] = told_s, kept_back + 1
             return
-        self._told[kind] = now_s, 0
+        self._reports[kind] = now_s, 0
         self._say(f"{words} (and {kept_back:,} more of the kind)" if kept_back else words)

@@ -83,8 +83,8 @@ class InputStatistics:
             "unreadable": "files not read to their end",
             "retries": "batches sent again",
         }
-        said = [f"{getattr(self, name):,} {word}" for name, word in words.items() if getattr(self, name)]
-        return ", ".join([f"{self.taken:,} events taken", f"{self.stored:,} stored", *said])
+        counts = [f"{getattr(self, name):,} {word}" for name, word in words.items() if getattr(self, name)]
+        return ", ".join([f"{self.taken:,} events taken", f"{self.stored:,} stored", *counts])
 
 
 class Lane(Protocol):

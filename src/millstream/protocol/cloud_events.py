@@ -228,11 +228,11 @@ def check_event(event: CloudEvent) -> None:
 
 def expiry_of_event(event: CloudEvent) -> int | None:
     """When an event that was checked expires by its extension `expirytime`, in ms since 1970; None if it does not."""
-    said = event.properties.get(ATTRIBUTE_PREFIX + _EXPIRY)
-    if said is None:
+    expiry_text = event.properties.get(ATTRIBUTE_PREFIX + _EXPIRY)
+    if expiry_text is None:
         return None
     # A leap second is the end of its minute, and what is finer than a microsecond does not count.
-    text = re.sub(r":60(?=[.Zz+-])", ":59", re.sub(r"(\.\d{1,6})\d*", r"\1", said.upper()))
+    text = re.sub(r":60(?=[.Zz+-])", ":59", re.sub(r"(\.\d{1,6})\d*", r"\1", expiry_text.upper()))
     try:
         return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
     except (ValueError, OverflowError):

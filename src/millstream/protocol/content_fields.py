@@ -98,26 +98,26 @@ def is_of_mqtt(held: Mapping[str, str]) -> bool:
 
 def content_type_of(held: Mapping[str, str]) -> str | None:
     """The content type that the sender named, or None."""
-    said = held.get(MQTT_CONTENT_TYPE)
-    if said is not None:
-        return unescape_text(said)
+    content_type = held.get(MQTT_CONTENT_TYPE)
+    if content_type is not None:
+        return unescape_text(content_type)
     return held.get(EVENT_CONTENT_TYPE) or held.get(CONTENT_TYPE)
 
 
 def correlation_of(held: Mapping[str, str]) -> bytes | None:
     """What a reply has to repeat, or None."""
-    said = held.get(MQTT_CORRELATION)
-    if said is not None:
+    correlation = held.get(MQTT_CORRELATION)
+    if correlation is not None:
         with suppress(ValueError):
-            return base64.b64decode(said)
+            return base64.b64decode(correlation)
     text = held.get(AMQP_CORRELATION)
     return None if text is None else text.encode()
 
 
 def reply_place_of(held: Mapping[str, str]) -> str | None:
     """Where the sender wants a reply: a topic of MQTT, a queue of AMQP; or None."""
-    said = held.get(MQTT_RESPONSE_TOPIC)
-    return held.get(REPLY_TO) if said is None else unescape_text(said)
+    response_topic = held.get(MQTT_RESPONSE_TOPIC)
+    return held.get(REPLY_TO) if response_topic is None else unescape_text(response_topic)
 
 
 def filled_body(held: Mapping[str, str], body: bytes) -> bytes:

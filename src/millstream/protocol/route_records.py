@@ -80,16 +80,16 @@ def binding_key(name: str, binding_id: str) -> str:
 
 def encode_queue(config: LightQueueConfig) -> bytes:
     """The body of a record that declares a light queue."""
-    said = {"kind": config.kind, "group": config.group}
+    record = {"kind": config.kind, "group": config.group}
     more = {"expires_ms": config.expires_ms, "max_length": config.max_length}
-    return _encode({**said, **{name: value for name, value in more.items() if value is not None}})
+    return _encode({**record, **{name: value for name, value in more.items() if value is not None}})
 
 
 def encode_binding(binding: RouteBinding) -> bytes:
     """The body of a record that binds a light queue."""
     amqp = binding.amqp
-    said = None if amqp is None else _amqp_json(amqp)
-    return _encode(_BindingJson(binding.topic, binding.mqtt, said))
+    amqp_record = None if amqp is None else _amqp_json(amqp)
+    return _encode(_BindingJson(binding.topic, binding.mqtt, amqp_record))
 
 
 def decode_route(key: str, body: bytes) -> RouteRecord:

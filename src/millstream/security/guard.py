@@ -284,8 +284,10 @@ class Guard:
         self.audit.note_refusal(peer=peer, user=name, action=action, resource="", reason=reason)
         if name and self.book.awaits_rules:
             return AccessRefused("USERS_NOT_KNOWN_YET", "No broker has told its users and policies here so far.")
-        said = "The request carries no credentials." if not name else "The credentials of the request do not hold."
-        return AccessRefused("UNAUTHORIZED", said)
+        explanation = (
+            "The request carries no credentials." if not name else "The credentials of the request do not hold."
+        )
+        return AccessRefused("UNAUTHORIZED", explanation)
 
     def _forget(self) -> None:
         self._verified.clear()

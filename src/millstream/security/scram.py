@@ -42,7 +42,7 @@ class ScramExchange:
         self._key = key
         self._nonce = nonce
         self._header = b""
-        self._said = ""
+        self._server_nonce = ""
         self._salt = b""
 
     def begin(self, message: bytes) -> bytes:
@@ -55,7 +55,7 @@ class ScramExchange:
         self._nonce = found[4] + self._nonce
         self._salt = hmac.digest(self._key, self.name.encode(), "sha256")[:_SALT_BYTES]
         answer = f"r={self._nonce},s={b64encode(self._salt).decode()},i={ITERATIONS}"
-        self._said = f"{found[2]},{answer}"
+        self._server_nonce = f"{found[2]},{answer}"
         return answer.encode()
 
     def end(self, message: bytes) -> tuple[bool, bytes]:
@@ -70,7 +70,7 @@ class ScramExchange:
             raise ValueError("the last message has text that is no Base64") from None
         if header != self._header or found[3] != self._nonce or len(proof) != sha256().digest_size:
             raise ValueError("the last message is of another exchange")
-        signed = f"{self._said},{found[1]}".encode()
+        signed = f"{self._server_nonce},{found[1]}".encode()
         stored_key, server_key = _keys(self._secret_of(self.name), self._salt)
         signature = hmac.digest(stored_key, signed, "sha256")
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))

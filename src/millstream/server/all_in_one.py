@@ -45,13 +45,13 @@ class OwnRegistration:
         self._broker = broker
         self._registry = registry
         self._address = f"{broker.advertised.host}:{broker.advertised.port}"
-        self._told = TopicRegistration(broker)
+        self._registration = TopicRegistration(broker)
         self._beats: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin; the nameserver knows the broker when this returns."""
         self.register()
-        self._told.watch(self._update)
+        self._registration.watch(self._update)
         broker, registry, topics = self._broker, self._registry, self._broker.topics
         topics.on_mapping_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
         broker.maintenance.permission.on_change.append(self.register)
@@ -62,7 +62,7 @@ class OwnRegistration:
         broker = self._broker
         mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.topics.mappings()}
         registration = BrokerRegistration(
-            broker.cluster, broker.name, self._address, tuple(self._told.all()), mappings=mappings
+            broker.cluster, broker.name, self._address, tuple(self._registration.all()), mappings=mappings
         )
         self._registry.register(registration, lease_s=math.inf)
 

@@ -110,8 +110,8 @@ def _make(files: TlsFiles, hosts: Iterable[str]) -> None:
     try:
         made = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, umask=0o077)
         if made.returncode != 0:
-            said = made.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise StartRefused("TLS_FILES", f"{openssl} made no certificate: {' '.join(said)[:300]}")
+            last_line = made.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise StartRefused("TLS_FILES", f"{openssl} made no certificate: {' '.join(last_line)[:300]}")
         if not has_key:
             new.key.replace(files.key)
         # Clients need the certificate, as what they trust; the key stays with its owner.

@@ -61,12 +61,14 @@ class _Child:
         finally:
             watchdog.cancel()
         if not self.ready_line.startswith("ready"):
-            said = self._process.communicate()[1] or ""
+            error_text = self._process.communicate()[1] or ""
             if log is not None:
-                said = log.read_bytes()[log_start:].decode(errors="replace")
-            said = said.strip().removeprefix("error: ")
-            raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
-        self._told: dict[str, str] = json.loads(first)
+                error_text = log.read_bytes()[log_start:].decode(errors="replace")
+            error_text = error_text.strip().removeprefix("error: ")
+            raise StartRefused(
+                "BAD_CONFIGURATION", f"The server did not become ready: {error_text or 'it said nothing.'}"
+            )
+        self._announced: dict[str, str] = json.loads(first)
 
     @property
     def pid(self) -> int:
@@ -119,10 +121,12 @@ class ServerProcess(_Child):
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
         words = ["quickstart", "--dir", str(directory), *ports, *options]
         super().__init__(words, log, environment, through=through)
-        told = self._told
+        announced = self._announced
         names = ("mqtt", "amqp", "http")
-        further = {name: told[name] for name in names if name in told}
-        self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"], further)
+        further = {name: announced[name] for name in names if name in announced}
+        self.addresses = ServerAddresses(
+            announced["nameserver"], announced["broker"], announced["grpc"], announced["metrics"], further
+        )
 
 
 class RoleProcess(_Child):
@@ -145,4 +149,4 @@ class RoleProcess(_Child):
     ) -> None:
         words = ["start", role, "--dir", str(directory), *options]
         super().__init__(words, log, environment, _ROLE_READY_TIMEOUT_S, through)
-        self.addresses = {name: text for name, text in self._told.items() if name != "directory"}
+        self.addresses = {name: text for name, text in self._announced.items() if name != "directory"}

@@ -56,8 +56,8 @@ class Condition:
         return None if self.replicated is None else self.replicated.store
 
     def _page(self, is_good: bool, reasons: list[str]) -> Page:
-        told = {"ok": is_good, "state": self.state, "reasons": reasons, "log": self._log()}
-        return Page(200 if is_good else 503, "application/json", json.dumps(told) + "\n")
+        report = {"ok": is_good, "state": self.state, "reasons": reasons, "log": self._log()}
+        return Page(200 if is_good else 503, "application/json", json.dumps(report) + "\n")
 
     def _log(self) -> dict[str, int | bool] | None:
         """The log's offsets in bytes; None while it is not open."""

@@ -50,7 +50,7 @@ class ControllerRole:
     def __init__(self, site: Site, directory: Path, port: int, told: ControllerSettings) -> None:
         self._site = site
         self._directory = directory
-        self._told = told
+        self._events = told
         self._resources = AsyncExitStack()
         self.server = RemotingServer({}, site.host, port, clock=site.clock, memory=site.memory)
         self.controller: Controller
@@ -61,7 +61,7 @@ class ControllerRole:
 
         What was opened before a failure is for `close`.
         """
-        site, told = self._site, self._told
+        site, told = self._site, self._events
         peers = parse_peers(told.peers)
         self.server.tls = site.identity
         self.server.descriptors, self.server.strangers = site.descriptors, site.strangers
@@ -92,7 +92,7 @@ class ControllerRole:
         await self._resources.aclose()
 
     def _open_controller(self, peers: tuple[ControllerPeer, ...], address: Address, calls: BrokerCalls) -> Controller:
-        told, sets = self._told, ReplicaSets()
+        told, sets = self._events, ReplicaSets()
         me = ControllerPeer(told.id, f"{address.host}:{address.port}")
         options = ControllerOptions(
             told.group,
@@ -117,7 +117,7 @@ class ControllerRole:
             )
         if me.id not in {peer.id for peer in peers}:
             raise StartRefused("ILLEGAL_SETTING", f"controller.peers does not name this controller, {me.id}.")
-        told, site = self._told, self._site
+        told, site = self._events, self._site
         others = [peer for peer in peers if peer.id != me.id]
         credentials = site.first_user or credentials_of_environment()
         lines = PeerLines(told.group, me.id, others, credentials, tls_of_environment())

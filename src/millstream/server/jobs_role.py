@@ -40,29 +40,30 @@ class JobsRole(Served[dict[str, Address]]):
 
     async def _open(self) -> dict[str, Address]:
         found: dict[str, Address] = {}
-        told = self._configuration
+        configuration = self._configuration
         token = os.environ.get(TOKEN_VARIABLE, "")
-        if not token and told.host not in _LOOPBACK:
+        if not token and configuration.host not in _LOOPBACK:
             words = (
-                f"Whoever reaches {told.host} could run programs here: set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
+                f"Every client that reaches {configuration.host} could run programs here: "
+                f"set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
             )
             raise StartRefused("ILLEGAL_SETTING", words, remedy="")
         check_directory(self.directory)
-        if told.metrics_port >= 0:
-            found["metrics"] = await self._open_pages(told.metrics_port)
-        if told.tls.certificate or told.tls.mode == "required":
+        if configuration.metrics_port >= 0:
+            found["metrics"] = await self._open_pages(configuration.metrics_port)
+        if configuration.tls.certificate or configuration.tls.mode == "required":
             self.site.open_tls(self.directory)
         lock = DirectoryLock(self.directory, FileLayer())
         self._resources.callback(lock.release)
         note_directory(self.directory)
         options = JobServerOptions(
             self.directory,
-            Path(told.checkpoint_root) if told.checkpoint_root else self.directory / "checkpoints",
-            _nameserver(told),
-            _limits(told),
-            told.host,
+            Path(configuration.checkpoint_root) if configuration.checkpoint_root else self.directory / "checkpoints",
+            _nameserver(configuration),
+            _limits(configuration),
+            configuration.host,
             self.site.reachable_host,
-            told.port,
+            configuration.port,
             token,
         )
         identity = None if self.site.identity is None else self.site.identity[0]

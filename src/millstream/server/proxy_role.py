@@ -64,12 +64,12 @@ class ProxyRole:
             self._resources.push_async_callback(self.tracer.close)
         await self.processor.start()
         self._resources.push_async_callback(self.processor.close)
-        told = site.announced_host
+        announced_host = site.announced_host
         server = GrpcServer(
             self.processor,
             site.host,
             self._port,
-            advertised=None if told is None else Address(told, 0),
+            advertised=None if announced_host is None else Address(announced_host, 0),
             guard=site.guard,
             tls=site.identity,
             keeps_deadlines=self.remoting is not None,

@@ -40,14 +40,14 @@ class Served(ABC, Generic[_Told]):
         """Listen, and recover what there is. Raises StartRefused, StoreError, and leaves nothing open then."""
         self.site.open_descriptors()
         try:
-            told = await self._open()
+            opened = await self._open()
         except BaseException:
             await self.close()
             raise
         renewing = asyncio.create_task(self._renew_forever(), name="certificate-renewal")
         self._resources.callback(renewing.cancel)
         self._condition.state = "serving"
-        return told
+        return opened
 
     def reload_certificate(self) -> None:
         """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""

@@ -162,8 +162,8 @@ class SupervisedRole:
         ready = await self._process.stdout.readline()
         if not ready.startswith(b"ready"):
             await self._process.wait()
-            said = self._log_path.read_bytes()[log_start:].decode(errors="replace").strip()[-_TOLD_CHARACTERS:]
-            words = said.removeprefix("error: ") or f"it ended with {self._process.returncode} and said nothing."
+            last_output = self._log_path.read_bytes()[log_start:].decode(errors="replace").strip()[-_TOLD_CHARACTERS:]
+            words = last_output.removeprefix("error: ") or f"it ended with {self._process.returncode} and said nothing."
             raise StartRefused("CHILD_PROCESS_FAILED", f"{self.name} did not start: {words}", remedy="")
         self.addresses = {name: text for name, text in json.loads(first).items() if name != "directory"}
 

@@ -35,14 +35,14 @@ def take_up(
     """
     for topic, queue_id in compacted.on_disk():
         found = queues.find(topic, queue_id)
-        taken = compacted.obtain(topic, queue_id, found.min_offset if found is not None else 0)
-        if _first_log_offset(taken, log_end) < deleted.log_offset(topic):
+        queue = compacted.obtain(topic, queue_id, found.min_offset if found is not None else 0)
+        if _first_log_offset(queue, log_end) < deleted.log_offset(topic):
             forget_compacted(manifest, compacted, {topic})
             compacted.remove_topic(topic)
             continue
         found = queues.obtain(topic, queue_id)
-        if found.next_offset < taken.end_offset:
-            found.skip_to(taken.end_offset, log_end)
+        if found.next_offset < queue.end_offset:
+            found.skip_to(queue.end_offset, log_end)
             found.visible_offset = found.next_offset
 
 
@@ -92,14 +92,14 @@ class Compactor:
         due = []
         for queue in list(self._queues):
             if queue.topic in topics:
-                taken = self._compacted.obtain(queue.topic, queue.queue_id, queue.min_offset)
+                compacted = self._compacted.obtain(queue.topic, queue.queue_id, queue.min_offset)
                 end = queue.visible_offset
-                if taken.is_due(end, self._clock.now_ms()):
-                    due.append((taken, end))
+                if compacted.is_due(end, self._clock.now_ms()):
+                    due.append((compacted, end))
         if due:
             # No generation covers what a power failure could take back.
             self._flusher.flush()
-        return sum(self._compact(taken, end) for taken, end in due)
+        return sum(self._compact(compacted, end) for compacted, end in due)
 
     def leave(self, log_offset: int) -> bool:
         """Compact what compacted queues have before the log offset; whether the log may forget it."""

@@ -39,10 +39,10 @@ class LogWalk:
         stop = min(self._end, self.position + max_bytes)
         while self.position < stop:
             try:
-                taken = self._give(take, stop)
+                consumed = self._give(take, stop)
             except FileNotFoundError:
                 return
-            if not taken:
+            if not consumed:
                 if self._log.segment_at(self.position) is None and self._log.start > self.position:
                     return
                 self._pass_over()
@@ -56,13 +56,13 @@ class LogWalk:
         last = min(len(view), self._end - segment.start)
         # Taking fields out of a copy costs half of what it costs to take them out of the mapped file.
         data = bytes(view[position : min(last, position + min(PIECE_BYTES, stop - self.position))])
-        taken = take(data, self.position)
-        if not taken and last - position >= MIN_RECORD_BYTES:
+        consumed = take(data, self.position)
+        if not consumed and last - position >= MIN_RECORD_BYTES:
             size = int.from_bytes(view[position : position + _SIZE_BYTES], "big")
             if len(data) < size <= last - position:
-                taken = take(bytes(view[position : position + size]), self.position)
-        self.position += taken
-        return taken
+                consumed = take(bytes(view[position : position + size]), self.position)
+        self.position += consumed
+        return consumed
 
     def _pass_over(self) -> None:
         """Go on behind a segment's end or a damaged place."""

@@ -39,8 +39,8 @@ def write_format(directory: Path, files: FileLayer) -> None:
     if _noted_version(path, files) is None:
         if files.exists(path):
             _log.warning("%s is damaged and is written again.", path)
-        said = b"millstream-store %d" % FORMAT_VERSION
-        files.replace(path, b"%b %08x\n" % (said, crc32(said)))
+        marker = b"millstream-store %d" % FORMAT_VERSION
+        files.replace(path, b"%b %08x\n" % (marker, crc32(marker)))
 
 
 def _noted_version(path: Path, files: FileLayer) -> int | None:

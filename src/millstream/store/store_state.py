@@ -68,10 +68,12 @@ class StoreState:
 
 def _read_confirmed(directory: Path, checkpoint: StoreCheckpoint | None, files: FileLayer) -> int | None:
     """What the mark says or the checkpoint, whichever is later: a power failure may leave an older mark."""
-    said = [] if checkpoint is None or checkpoint.confirmed_log_offset is None else [checkpoint.confirmed_log_offset]
+    checkpointed = (
+        [] if checkpoint is None or checkpoint.confirmed_log_offset is None else [checkpoint.confirmed_log_offset]
+    )
     if files.exists(directory / CONFIRMED):
-        said.append(FlushMark(directory / CONFIRMED, files).load())
-    return max(said, default=None)
+        checkpointed.append(FlushMark(directory / CONFIRMED, files).load())
+    return max(checkpointed, default=None)
 
 
 def accept_log_loss(directory: Path, files: FileLayer) -> None:

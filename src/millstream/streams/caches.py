@@ -14,9 +14,9 @@ def cache_directory(name: str, variable: str, environment: Mapping[str, str] = o
 
     None where the variable says `off`, or where the user has neither that directory nor a home, as in containers.
     """
-    said = environment.get(variable)
-    if said:
-        return None if said == "off" else Path(said).absolute()
+    configured = environment.get(variable)
+    if configured:
+        return None if configured == "off" else Path(configured).absolute()
     home = environment.get("XDG_CACHE_HOME")
     try:
         return (Path(home) if home else Path.home() / ".cache") / "millstream" / name

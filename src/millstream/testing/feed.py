@@ -64,8 +64,8 @@ class FedEntry(msgspec.Struct, array_like=True):
 
     def record(self) -> memoryview:
         """As a record that was pulled."""
-        told = decode_properties(self.properties)
-        message = OutgoingMessage(_TOPIC, self.body, told, born_timestamp_ms=self.time_ms)
+        properties = decode_properties(self.properties)
+        message = OutgoingMessage(_TOPIC, self.body, properties, born_timestamp_ms=self.time_ms)
         record = encode_record(
             message,
             queue_id=self.queue,
@@ -90,13 +90,13 @@ class Feed(msgspec.Struct):
     def add(self, queue: int, message: FedMessage, time_ms: int, *, is_tick: bool = False) -> None:
         """A message behind the others of its queue."""
         body = message.body if isinstance(message.body, bytes) else encoded_row(message.body)
-        told = dict(message.properties)
+        properties = dict(message.properties)
         if message.key:
-            told[names.KEYS] = message.key
+            properties[names.KEYS] = message.key
         if message.tag:
-            told[names.TAGS] = message.tag
+            properties[names.TAGS] = message.tag
         here = self.entries.setdefault(queue, [])
-        here.append(FedEntry(queue, len(here), time_ms, body, encode_properties(told), is_tick))
+        here.append(FedEntry(queue, len(here), time_ms, body, encode_properties(properties), is_tick))
 
     def cut(self, now_us: int | None = None) -> None:
         """End the micro-batch here; one without rows is one all the same."""

@@ -196,8 +196,8 @@ class LogSink(PrintSink):
             raise PlannedCrash
 
     def _take(self, columns: tuple[str, ...], rows: list[tuple[Any, ...]], kinds: list[int] | None) -> None:
-        told = [RowKind.INSERT] * len(rows) if kinds is None else [RowKind(kind or 0) for kind in kinds]
-        self._rows += zip(told, rows, strict=True)
+        row_kinds = [RowKind.INSERT] * len(rows) if kinds is None else [RowKind(kind or 0) for kind in kinds]
+        self._rows += zip(row_kinds, rows, strict=True)
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,11 @@ def import_rules(
 
 
 def _tell_import(done: MergeResult, found: ImportedRules, version: int, dry_run: bool, printer: Printer) -> int:
-    taken = len(done.added) + len(done.changed) + len(done.same)
+    accepted = len(done.added) + len(done.changed) + len(done.same)
     counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
     words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
-    noun, verb = "rule" if taken == 1 else "rules", "would be taken" if dry_run else "taken"
-    values: dict[str, Any] = {"version": version, "taken": taken, "refused": len(done.refused)}
+    noun, verb = "rule" if accepted == 1 else "rules", "would be taken" if dry_run else "taken"
+    values: dict[str, Any] = {"version": version, "taken": accepted, "refused": len(done.refused)}
     if printer.format == "json":
         values |= {
             "added": list(done.added),
@@ -118,20 +118,20 @@ def _tell_import(done: MergeResult, found: ImportedRules, version: int, dry_run:
             "passed_over": [_printable(str(one)) for one in found.passed_over],
         }
     values["rules"] = len(done.rule_set.rules)
-    sentence = f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
+    sentence = f"{accepted:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
     printer.record(values, sentence=sentence)
     _tell_filters(found.filters)
     _tell_sources(found.sources)
     _tell_passed_over(found.passed_over)
     if not done.refused:
         in_vain = bool(found.passed_over) or any(one.unmapped for one in found.sources)
-        return ExitCode.REFUSED if in_vain and not taken else ExitCode.DONE
+        return ExitCode.REFUSED if in_vain and not accepted else ExitCode.DONE
     print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
     for one in done.refused[:_SHOWN_REFUSALS]:
         print(f"  {_printable(str(one))}", file=sys.stderr)
     if len(done.refused) > _SHOWN_REFUSALS:
         print(f"  and {len(done.refused) - _SHOWN_REFUSALS:,} more, which -o json shows", file=sys.stderr)
-    return ExitCode.PARTLY_DONE if taken else ExitCode.REFUSED
+    return ExitCode.PARTLY_DONE if accepted else ExitCode.REFUSED
 
 
 def _tell_filters(filters: Sequence[AppliedFilter]) -> None:

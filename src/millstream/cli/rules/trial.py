@@ -342,8 +342,8 @@ def why(
         return ExitCode.DONE
     found = explain(rule.condition, read, watch)
     if printer.format == "json":
-        told = {"rule": rule.id, "title": rule.title, "fits": found.held is True, "why": msgspec.to_builtins(found)}
-        print(json.dumps(told, ensure_ascii=False), flush=True)
+        shown = {"rule": rule.id, "title": rule.title, "fits": found.held is True, "why": msgspec.to_builtins(found)}
+        print(json.dumps(shown, ensure_ascii=False), flush=True)
     else:
         print("\n".join(_lines(rule, rule_set.version, found)), flush=True)
     _check_in_time([rule], watch)

@@ -114,7 +114,7 @@ def _values(rule: Rule, notes: Notes) -> dict[str, object]:
 def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
     from millstream.streams.rules.explain import outline
 
-    said = (
+    summary = (
         ("rule", rule.id),
         ("title", rule.title),
         ("level", rule.level),
@@ -130,7 +130,7 @@ def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
         ("atoms", f"{len(set(predicates_of(rule.condition))):,}"),
         ("hits", f"{sum(one.hits.get(rule.id, 0) for one in notes.worked):,}" if notes.worked else "no job told any"),
     )
-    for name, value in said:
+    for name, value in summary:
         if value:
             yield f"{name:<9}{value}"
     for one in notes.quarantined:
@@ -195,13 +195,13 @@ def stats(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     if printer.format == "json":
         import msgspec
 
-        told = {
+        shown = {
             **totals,
             "by_rule": dict(hits.most_common()),
             "jobs": [msgspec.to_builtins(work) for work in notes.worked],
             "quarantined": [msgspec.to_builtins(one) for one in notes.quarantined],
         }
-        print(json.dumps(told, ensure_ascii=False), flush=True)
+        print(json.dumps(shown, ensure_ascii=False), flush=True)
         return ExitCode.DONE
     printer.listing(tuple(totals), [tuple(totals.values())], empty="")
     if not notes.worked:
@@ -272,8 +272,8 @@ def explain(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     remembered = _known_share(RuleNotes(store))
     printer = Printer(common.output)
     if printer.format == "json":
-        told = {**msgspec.to_builtins(explained), "cache_hit_rate": remembered}
-        print(json.dumps(told, ensure_ascii=False), flush=True)
+        shown = {**msgspec.to_builtins(explained), "cache_hit_rate": remembered}
+        print(json.dumps(shown, ensure_ascii=False), flush=True)
         return ExitCode.DONE
     totals: dict[str, Value] = {
         "rules": explained.rules,
@@ -305,5 +305,5 @@ def _known_share(notes: RuleNotes) -> float | None:
     counts: Counter[str] = Counter()
     for work in notes.read().worked:
         counts.update({name: int(value) for name, value in work.more.items() if name.startswith("values_")})
-    asked = counts["values_known"] + counts["values_new"]
-    return round(counts["values_known"] / asked, 3) if asked else None
+    lookups = counts["values_known"] + counts["values_new"]
+    return round(counts["values_known"] / lookups, 3) if lookups else None

@@ -47,8 +47,8 @@ def list_brokers(*, common: CommonOptions = CommonOptions()) -> int:
 
 def _row(look: BrokerStatus) -> tuple[Value, ...]:
     report, place = look.report, look.broker
-    told = (report.version, report.waiting_messages, report.disk_free_bytes) if report else (None, None, None)
-    return (place.cluster, place.name, place.broker_id, place.address, told[0], state_of(look), *told[1:])
+    figures = (report.version, report.waiting_messages, report.disk_free_bytes) if report else (None, None, None)
+    return (place.cluster, place.name, place.broker_id, place.address, figures[0], state_of(look), *figures[1:])
 
 
 def state_of(look: BrokerStatus) -> str:
@@ -278,7 +278,7 @@ def _check_another(client: BlockingClient, cluster: ClusterOperations, name: str
 def _wait(look: Callable[[], BrokerReport], wait_s: float | None) -> BrokerReport:
     """The report when the broker was empty in two looks, or the time was over; says what changes."""
     deadline_s = None if wait_s is None else time.monotonic() + wait_s
-    said, was_empty = "", False
+    error_text, was_empty = "", False
     while True:
         report = look()
         # A message that was accepted before may become visible only now, so one look is not enough.
@@ -286,11 +286,11 @@ def _wait(look: Callable[[], BrokerReport], wait_s: float | None) -> BrokerRepor
             return report
         was_empty = report.is_empty
         words = _waiting(report)
-        if words != said and not was_empty:
+        if words != error_text and not was_empty:
             largest = [f"{one.group} in {one.topic}: {one.ready + one.in_flight:,}" for one in report.backlog[:3]]
             shown = f" ({', '.join(largest)})" if largest else ""
             print(f"waiting: {words}{shown}", file=sys.stderr, flush=True)
-            said = words
+            error_text = words
         if deadline_s is not None and time.monotonic() > deadline_s:
             return report
         time.sleep(_LOOK_S)

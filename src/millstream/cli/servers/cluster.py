@@ -66,9 +66,12 @@ def status(*, controllers: ControllerOption = None, common: CommonOptions = Comm
     if all(one.failure is not None for one in nameservers):
         raise Unreachable(nameservers[0].failure.message if nameservers[0].failure else "No nameserver answers.")
     if Printer(common.output).format == "json":
-        told = {"nameservers": [_nameserver(one) for one in nameservers], "brokers": [_broker(one) for one in brokers]}
-        told |= {"replicas": _replicas(sets), "controllers": controller_rows(sets)}
-        print(json.dumps({"version": __version__, **told, "proxies": proxies}))
+        topology = {
+            "nameservers": [_nameserver(one) for one in nameservers],
+            "brokers": [_broker(one) for one in brokers],
+        }
+        topology |= {"replicas": _replicas(sets), "controllers": controller_rows(sets)}
+        print(json.dumps({"version": __version__, **topology, "proxies": proxies}))
     else:
         rows = [_line(row) for row in (*map(_nameserver, nameservers), *map(_broker, brokers), *others, *proxies)]
         columns = ("role", "name", "address", "state", "version", "waiting_messages", "disk_free", "answer_ms")

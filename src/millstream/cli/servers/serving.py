@@ -65,9 +65,9 @@ async def _serve(
         loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     if ends_with_input:
         loop.add_reader(sys.stdin.fileno(), _read_on, stopped)
-    told = await server.start()
+    addresses = await server.start()
     try:
-        announce(told)
+        announce(addresses)
         print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
         freeze_gc()
         await _stopped_or_done(stopped, until)

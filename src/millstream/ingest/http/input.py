@@ -166,9 +166,9 @@ class HttpInput:
 
     async def _body(self, request: Request) -> bytes:
         limit = self._options.max_bytes
-        told = request.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > limit:
-            raise BadPost(413, f"The post has {int(told):,} bytes; the limit is {limit:,}.")
+        length_text = request.headers.get("content-length", "0")
+        if length_text.isdecimal() and int(length_text) > limit:
+            raise BadPost(413, f"The post has {int(length_text):,} bytes; the limit is {limit:,}.")
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_S):

@@ -96,10 +96,12 @@ class SyslogInput:
             self._identity.reload()
 
     async def _look(self, datagrams: DatagramListener) -> None:
-        told = 0
+        reported_drops = 0
         while True:
             await asyncio.sleep(_LOOK_S)
             datagrams.look_for_drops()
-            if self.tally.kernel_drops > told:
-                told = self.tally.kernel_drops
-                self._complaints.add("drops", f"the kernel has dropped {told:,} datagrams: they come too fast")
+            if self.tally.kernel_drops > reported_drops:
+                reported_drops = self.tally.kernel_drops
+                self._complaints.add(
+                    "drops", f"the kernel has dropped {reported_drops:,} datagrams: they come too fast"
+                )

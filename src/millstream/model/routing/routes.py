@@ -102,9 +102,9 @@ def mqtt_name_of(topic: str, properties: Mapping[str, str]) -> str:
     own = properties.get(MQTT_TOPIC)
     if own:
         return unescape_text(own)
-    said = properties.get(ORIGIN_MQTT_TOPIC)
-    if said:
-        return said
+    origin_topic = properties.get(ORIGIN_MQTT_TOPIC)
+    if origin_topic:
+        return origin_topic
     tag = properties.get(names.TAGS)
     return f"{topic}/{tag}" if tag else topic
 

@@ -42,8 +42,8 @@ def decode_java_properties(body: bytes) -> dict[str, str]:
         lines = _LINE_END.split(_CONTINUED.sub(r"\1", body.decode()))
     except UnicodeDecodeError:
         raise MessageRefused("MESSAGE_MALFORMED", "The settings are no text in UTF-8.") from None
-    told = (line.lstrip(" \t\f") for line in lines)
-    found = (_SETTING.fullmatch(line) for line in told if line and line[0] not in "#!")
+    stripped_lines = (line.lstrip(" \t\f") for line in lines)
+    found = (_SETTING.fullmatch(line) for line in stripped_lines if line and line[0] not in "#!")
     return {_unescape(setting[1]): _unescape(setting[2]) for setting in found if setting is not None}
 
 

@@ -150,10 +150,10 @@ def error_of(answer: RemotingCommand, address: str) -> MillstreamError:
     label = _LABEL.search(remark)
     entry = find_entry(int(label[1])) if label else None
     if label and entry:
-        said = remark[: label.start()]
-        message = said.removesuffix(entry.remedy).rstrip()
+        remark_text = remark[: label.start()]
+        message = remark_text.removesuffix(entry.remedy).rstrip()
         # Where the server knew a better remedy than the catalogue's, the sentence ends with it.
-        return _class_of(entry)(entry.name, message, remedy=None if message != said else "")
+        return _class_of(entry)(entry.name, message, remedy=None if message != remark_text else "")
     entry = CATALOGUE[_NAMES_OF_CODES.get(answer.code, "REFUSED_BY_SERVER")]
     return _class_of(entry)(entry.name, f"{address} answered code {answer.code}: {remark or 'no reason given'}")
 

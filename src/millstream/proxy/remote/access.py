@@ -83,21 +83,21 @@ class AccessFollower:
         """One turn: ask all masters, and take the rules that are to be taken. Raises what kept all from answering."""
         masters = [address for _, address in await self._masters()]
         answers = await asyncio.gather(*(self._version_of(address) for address in masters), return_exceptions=True)
-        told: dict[str, RulesVersion] = {}
+        versions: dict[str, RulesVersion] = {}
         failures: list[MillstreamError] = []
         for address, answer in zip(masters, answers, strict=True):
             if isinstance(answer, RulesVersion):
-                told[address] = answer
+                versions[address] = answer
             elif not isinstance(answer, MillstreamError):
                 raise answer
             else:
                 failures.append(answer)
-        best = to_take(self._known, told, all_answered=not failures)
+        best = to_take(self._known, versions, all_answered=not failures)
         if best is not None:
             await self._take(best)
-        elif masters and not told and all(failure.name in _OFF for failure in failures):
+        elif masters and not versions and all(failure.name in _OFF for failure in failures):
             self._book.awaits_rules = False
-        elif failures and not told:
+        elif failures and not versions:
             raise failures[0]
 
     async def _version_of(self, address: str) -> RulesVersion:

@@ -295,10 +295,10 @@ async def _each(
     make: Callable[[], RemotingCommand],
     ask: Callable[[str, RemotingCommand], Awaitable[RemotingCommand]],
 ) -> list[tuple[str, RemotingCommand | MillstreamError]]:
-    asked = list(addresses)
-    answers = await asyncio.gather(*(ask(address, make()) for address in asked), return_exceptions=True)
+    untried = list(addresses)
+    answers = await asyncio.gather(*(ask(address, make()) for address in untried), return_exceptions=True)
     found: list[tuple[str, RemotingCommand | MillstreamError]] = []
-    for address, answer in zip(asked, answers, strict=True):
+    for address, answer in zip(untried, answers, strict=True):
         if isinstance(answer, BaseException) and not isinstance(answer, MillstreamError):
             raise answer
         found.append((address, answer))

@@ -73,7 +73,7 @@ class ForwardedClients:
         self._routes = routes
         self._clock = clock
         self._clients: dict[str, _Client] = {}
-        self._heard: dict[str, _SentHeartbeat] = {}
+        self._sent_heartbeats: dict[str, _SentHeartbeat] = {}
         self._known_masters: list[str] = []
 
     async def tell_consumer(self, client_id: str, data: ConsumerData, origin: tuple[str, int]) -> None:
@@ -116,10 +116,10 @@ class ForwardedClients:
         ext = {"consumerGroup": group}
         found: set[str] = set()
         ordered = False
-        told = await self._everywhere(lambda: RemotingCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, dict(ext)))
-        if not told:
+        answers = await self._everywhere(lambda: RemotingCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, dict(ext)))
+        if not answers:
             raise Unreachable(f"No broker can say who is in the group {group[:200]!r}.")
-        for answer in told:
+        for answer in answers:
             ordered |= is_ordered(answer.ext)
             if answer.code == ResponseCode.SUCCESS:
                 found.update(decode_body(ConsumerList, answer.body).consumer_id_list)
@@ -134,11 +134,11 @@ class ForwardedClients:
         for address in self._known_masters if self._clients else ():
             try:
                 connection = await self._lanes.client.connection(address)
-                heard = self._heard.get(address)
-                if heard and heard.connection is connection and now_s - heard.at_s < HEARTBEAT_INTERVAL_S:
+                sent = self._sent_heartbeats.get(address)
+                if sent and sent.connection is connection and now_s - sent.at_s < HEARTBEAT_INTERVAL_S:
                     continue
                 await self._tell_all(address)
-                self._heard[address] = _SentHeartbeat(connection, now_s)
+                self._sent_heartbeats[address] = _SentHeartbeat(connection, now_s)
             except MillstreamError as error:
                 _log.info("%s does not hear of the clients here: %s", address, error)
 
@@ -152,12 +152,12 @@ class ForwardedClients:
         return client
 
     async def _tell_all(self, address: str) -> None:
-        said = [
+        answers = [
             _heartbeat(name, one, list(one.consumers.values()), list(one.producers))
             for name, one in self._clients.items()
         ]
-        for start in range(0, len(said), _AT_ONCE):
-            await asyncio.gather(*(self._lanes.demand(address, one) for one in said[start : start + _AT_ONCE]))
+        for start in range(0, len(answers), _AT_ONCE):
+            await asyncio.gather(*(self._lanes.demand(address, one) for one in answers[start : start + _AT_ONCE]))
 
     async def _masters(self) -> list[str]:
         """As `beat` has heard of late, so that nobody here waits for nameservers."""
@@ -172,8 +172,8 @@ class ForwardedClients:
         except MillstreamError as error:
             _log.info("No broker hears of a client here: %s", error)
             return []
-        told = await gather_until_deadline((self._lanes.ask_all([one], make) for one in masters), ANSWER_TIMEOUT_S)
-        return [answer for part in told for _, answer in part if isinstance(answer, RemotingCommand)]
+        answers = await gather_until_deadline((self._lanes.ask_all([one], make) for one in masters), ANSWER_TIMEOUT_S)
+        return [answer for part in answers for _, answer in part if isinstance(answer, RemotingCommand)]
 
 
 def _heartbeat(

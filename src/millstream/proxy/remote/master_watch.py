@@ -95,9 +95,9 @@ class MasterWatch:
                 del self._doubts[address]
 
     async def _look(self) -> None:
-        told = await self._routes.find_masters()
+        masters = await self._routes.find_masters()
         for address, doubt in list(self._doubts.items()):
-            present = [told.get(nameservers, {}).get(name, address) for nameservers, name in doubt.brokers]
+            present = [masters.get(nameservers, {}).get(name, address) for nameservers, name in doubt.brokers]
             if address not in present:
                 _log.info("The master that was at %s is at %s now.", address, ", ".join(sorted(set(present))))
                 self._doubts.pop(address, None)

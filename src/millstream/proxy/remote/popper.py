@@ -124,20 +124,20 @@ class RemotePopper:
         """Return when one of the brokers has something for the group, or the time is over."""
         began_s = asyncio.get_running_loop().time()
         wait_ms = max(int(left_s * 1000), 1)
-        asked: list[asyncio.Future[RemotingCommand]] = []
+        requests: list[asyncio.Future[RemotingCommand]] = []
         for name, address in known.addresses.items():
             question = Notification(request.group, request.topic, request.queue_id, wait_ms, self.clock.now_ms())
             command = RemotingCommand(RequestCode.NOTIFICATION, encode_notification(question, name))
             with suppress(MillstreamError):
-                asked.append(await self.lanes.submit(address, command, wait_ms))
-        waiting = set(asked)
+                requests.append(await self.lanes.submit(address, command, wait_ms))
+        waiting = set(requests)
         try:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if any(one.exception() is None and _has_messages(one.result()) for one in done):
                     break
         finally:
-            for one in asked:
+            for one in requests:
                 one.cancel()
         # A broker whose news is of what this group does not want, or that is gone, must not be asked in a circle.
         if asyncio.get_running_loop().time() - began_s < _LEAST_PAUSE_S:

@@ -310,12 +310,12 @@ class RemoteSender:
             if isinstance(failure, Unreachable) and not was_not_done(failure):
                 unclear[queue.broker_name] = failure
             # What may be stored already decides what the caller hears, also where another broker did nothing.
-            told = next(iter(unclear.values()), failure)
+            reason = next(iter(unclear.values()), failure)
             if tries >= MAX_TRIES or failure.name not in _STALE | _FAILED:
-                raise told
+                raise reason
             chosen = await self._elsewhere(known, queue, messages, failure)
             if chosen is None or chosen[1].broker_name in unclear:
-                raise told
+                raise reason
             known, queue = chosen
         raise AssertionError("the last try returns or raises")
 

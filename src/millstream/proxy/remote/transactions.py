@@ -54,7 +54,7 @@ class Heartbeats:
         self._lanes = lanes
         self._routes = routes
         self._clock = clock
-        self._told: dict[str, _SentHeartbeat] = {}
+        self._sent_heartbeats: dict[str, _SentHeartbeat] = {}
         self.client_id = f"proxy@{socket.gethostname()}@{os.getpid()}@{uuid4().hex[:8]}"
         self.producers: Callable[[], Iterable[str]] = tuple
         self.groups: Callable[[], Iterable[str]] = tuple
@@ -78,25 +78,25 @@ class Heartbeats:
                 await self._tell(address, groups)
             except MillstreamError as error:
                 _log.info("%s does not hear of the producers here: %s", address, error)
-        for address in self._told.keys() - wanted.keys():
-            del self._told[address]
+        for address in self._sent_heartbeats.keys() - wanted.keys():
+            del self._sent_heartbeats[address]
 
     async def _tell(self, address: str, groups: set[str]) -> None:
         now_s = self._clock.monotonic_s()
         connection = await self._lanes.connection(address)
-        told = self._told.get(address)
-        if told is None or told.connection is not connection or now_s - told.at_s >= HEARTBEAT_INTERVAL_S:
-            told = _SentHeartbeat(connection, set(), now_s)
-        new = sorted(groups - told.groups)
+        sent = self._sent_heartbeats.get(address)
+        if sent is None or sent.connection is not connection or now_s - sent.at_s >= HEARTBEAT_INTERVAL_S:
+            sent = _SentHeartbeat(connection, set(), now_s)
+        new = sorted(groups - sent.groups)
         for start in range(0, len(new), _GROUPS_AT_ONCE):
             producers = [ProducerData(group) for group in new[start : start + _GROUPS_AT_ONCE]]
             body = encode_body(HeartbeatData(self.client_id, producers))
             await self._lanes.demand(address, RemotingCommand(RequestCode.HEART_BEAT, body=body))
-        for group in told.groups - groups:
+        for group in sent.groups - groups:
             ext = {"clientID": self.client_id, "producerGroup": group}
             await self._lanes.demand(address, RemotingCommand(RequestCode.UNREGISTER_CLIENT, ext))
-        told.groups = set(groups)
-        self._told[address] = told
+        sent.groups = set(groups)
+        self._sent_heartbeats[address] = sent
 
 
 MAX_PLACES: Final = 100_000

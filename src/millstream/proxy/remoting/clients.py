@@ -45,7 +45,7 @@ class ProxyClientHandlers:
 
     def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock, guard: Guard | None) -> None:
         self._processor = processor
-        self._told = backend.told
+        self._forwarded = backend.told
         self._ordered: dict[str, None] = {}
         self._client_ids: dict[Connection, str] = {}
         self._connections: dict[str, Connection] = {}
@@ -85,7 +85,7 @@ class ProxyClientHandlers:
         call = UnregisteredClient.decode(command.ext)
         client_id, groups = call.client_id, {call.consumer_group, call.producer_group} - {""}
         # Begun before the registry's own word, by which the client might live on.
-        farewells = [asyncio.ensure_future(self._told.forget(client_id, group, is_gone=True)) for group in groups]
+        farewells = [asyncio.ensure_future(self._forwarded.forget(client_id, group, is_gone=True)) for group in groups]
         answer = self._liveness.unregister(command, connection)
         await asyncio.gather(*farewells)
         return answer
@@ -100,7 +100,7 @@ class ProxyClientHandlers:
         own = self._liveness.clients(group)
         if self.is_served_by_pops(group, connection):
             return sorted(self.consumers.on_connection(group, connection))
-        return sorted({*own, *(await self._told.members(group)).client_ids})
+        return sorted({*own, *(await self._forwarded.members(group)).client_ids})
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         group = GroupMembersRequest.decode(command.ext).group
@@ -130,7 +130,7 @@ class ProxyClientHandlers:
         client_id = self.client_id(connection)
         if client_id:
             origin = command.language, command.version
-            await self._told.tell_producer(client_id, group, origin, command.ext.get(ACCESS_KEY, ""))
+            await self._forwarded.tell_producer(client_id, group, origin, command.ext.get(ACCESS_KEY, ""))
 
     def is_served_by_pops(self, group: str, connection: Connection) -> bool:
         """Whether what the connection pulls for the group is shared out by message."""
@@ -161,23 +161,23 @@ class ProxyClientHandlers:
         if group in self._ordered or self.consumers.clients(group):
             return
         try:
-            if (await self._told.members(group)).is_ordered:
+            if (await self._forwarded.members(group)).is_ordered:
                 self._note_order(group)
         except ConnectionFailed as error:
             _log.info("Whether the group %s keeps order is not known: %s", group, error)
 
     async def _tell_members(self, group: str, only: Connection | None = None) -> None:
         """Tell brokers of the members that read by offset."""
-        told = [
-            self._told.tell_consumer(member.client_id, member.data, member.origin)
+        clients = [
+            self._forwarded.tell_consumer(member.client_id, member.data, member.origin)
             for member in self.consumers.list_heard(group)
             if only in (None, member.connection) and not self.is_served_by_pops(group, member.connection)
         ]
-        await asyncio.gather(*told)
+        await asyncio.gather(*clients)
 
     def _note_left(self, group: str, client_id: str, _is_gone: bool) -> None:
         """A client whose connection broke may come again at another proxy, with the locks that it trusts."""
-        self._begin(self._told.forget(client_id, group, is_gone=False))
+        self._begin(self._forwarded.forget(client_id, group, is_gone=False))
 
     def _note_closed(self, connection: Connection) -> None:
         self._forget_client(connection, self._client_ids.pop(connection, ""))
@@ -185,7 +185,7 @@ class ProxyClientHandlers:
     def _forget_client(self, connection: Connection, client_id: str) -> None:
         if self._connections.get(client_id) is connection:
             del self._connections[client_id]
-            self._begin(self._told.lose(client_id))
+            self._begin(self._forwarded.lose(client_id))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -124,15 +124,17 @@ class QueueNumbers:
     async def _agree(self, topic: str, own: Blocks, known: KnownRoute) -> Blocks:
         """The list of the nameservers, with all of the route's queues in it; they are told of one that is longer."""
         place = {"namespace": NAMESPACE, "key": topic}
-        told: list[Blocks] = []
+        all_blocks: list[Blocks] = []
         try:
             answers = await self._passage.to_nameservers(topic, RemotingCommand(RequestCode.GET_KV_CONFIG, place))
-            told = [_read(one.ext.get("value", "") if one.code == ResponseCode.SUCCESS else "") for one in answers]
+            all_blocks = [
+                _read(one.ext.get("value", "") if one.code == ResponseCode.SUCCESS else "") for one in answers
+            ]
         except ConnectionFailed as error:
             _log.info("The numbers of the queues of %s are not read: %s", topic, error)
-        longest = max((own, *told), key=lambda blocks: (sum(count for _, count in blocks), _text(blocks)))
+        longest = max((own, *all_blocks), key=lambda blocks: (sum(count for _, count in blocks), _text(blocks)))
         blocks = extend_blocks(longest, known.route.queues)
-        if any(one != blocks for one in told):
+        if any(one != blocks for one in all_blocks):
             ext = {**place, "value": _text(blocks)}
             try:
                 await self._passage.to_nameservers(topic, RemotingCommand(RequestCode.PUT_KV_CONFIG, ext))

@@ -33,20 +33,20 @@ class ProxyAssignmentHandlers:
 
     async def query(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The member's queues. Nothing for a topic, member or strategy that is not known: it keeps its own."""
-        asked = decode_body(AssignmentQuery, command.body)
+        request = decode_body(AssignmentQuery, command.body)
         try:
-            known = await self._backend.known_route(asked.topic)
+            known = await self._backend.known_route(request.topic)
         except NameRefused:
             return command.response(body=encode_body(AssignmentBody()))
         places = sorted(readable_queues(known.data))
-        if asked.message_model != BROADCAST:
-            members = await self._clients.sharing(asked.consumer_group, connection)
-            strategy = STRATEGIES.get(asked.strategy_name)
-            if asked.client_id not in members or strategy is None:
+        if request.message_model != BROADCAST:
+            members = await self._clients.sharing(request.consumer_group, connection)
+            strategy = STRATEGIES.get(request.strategy_name)
+            if request.client_id not in members or strategy is None:
                 return command.response(body=encode_body(AssignmentBody()))
-            places = list(strategy(members.index(asked.client_id), len(members), places))
+            places = list(strategy(members.index(request.client_id), len(members), places))
         mode = RequestKind.PULL.value
-        assigned = [AssignedQueue(QueueName(asked.topic, one.broker_name, one.queue_id), mode) for one in places]
+        assigned = [AssignedQueue(QueueName(request.topic, one.broker_name, one.queue_id), mode) for one in places]
         return command.response(body=encode_body(AssignmentBody(assigned)))
 
 

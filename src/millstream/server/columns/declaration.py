@@ -82,8 +82,8 @@ def parse_columns(text: str, body_format: str) -> CopyColumns:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise columns_refused(f"two columns are called {twice!r}, and readers of tables take case for nothing")
-    taken = {name.lower() for name in MESSAGE_COLUMNS.names}
-    own = next((name for name in names if name in taken), None)
+    reserved_names = {name.lower() for name in MESSAGE_COLUMNS.names}
+    own = next((name for name in names if name in reserved_names), None)
     if own is not None:
         raise columns_refused(f"{own!r} is a column of every copy")
     if len(fields) > MAX_COLUMNS:

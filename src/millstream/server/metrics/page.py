@@ -257,11 +257,11 @@ def add_connections(
     producing: Counter[tuple[str, ...]] = Counter()
     consuming: Counter[tuple[str, ...]] = Counter()
     for client in processor.clients.all() if processor is not None else ():
-        told = (client.language or UNKNOWN, client.version or UNKNOWN)
+        client_labels = (client.language or UNKNOWN, client.version or UNKNOWN)
         if client.kind == "PRODUCER":
-            producing[*told, "grpc"] += 1
+            producing[*client_labels, "grpc"] += 1
         for group in client.groups:
-            consuming[group, *told, _MODES_OF_KINDS.get(client.kind, UNKNOWN), "grpc"] += 1
+            consuming[group, *client_labels, _MODES_OF_KINDS.get(client.kind, UNKNOWN), "grpc"] += 1
     for known in producers.all() if producers is not None else ():
         producing[known.told.language.lower(), str(known.told.version), "remoting"] += 1
     for member in consumers.all() if consumers is not None else ():

@@ -287,10 +287,10 @@ class LogMender:
         """Write what a replica has from `start` on; up to where. Raises what that one refuses, ValueError, OSError."""
         own = self._own
         store, epoch = own.store, own.log.epochs.at(end - 1)
-        asked = RangeRequest(
+        request = RangeRequest(
             self._membership.cluster, self._membership.name, *(epoch or (NO_EPOCH, NO_EPOCH)), start, end
         )
-        sound = await _fetch(peer, asked, self._credentials, self._tls)
+        sound = await _fetch(peer, request, self._credentials, self._tls)
         async with self._changing:
             if own.store is not store or not own.is_open or own.log.epochs.at(end - 1) != epoch:
                 raise ValueError("the log is another one meanwhile")
@@ -336,7 +336,7 @@ async def _fetch(
         await connection.close()
     if answer.code != ResponseCode.SUCCESS:
         raise error_of(answer, peer)
-    told = RangeAnswer.decode(answer.ext)
-    if told.end <= asked.start:
-        raise ValueError(f"the answer ends at {told.end}, where it was to begin at {asked.start}")
-    return SoundRange(asked.start, told.end, bytes(answer.body))
+    found_range = RangeAnswer.decode(answer.ext)
+    if found_range.end <= asked.start:
+        raise ValueError(f"the answer ends at {found_range.end}, where it was to begin at {asked.start}")
+    return SoundRange(asked.start, found_range.end, bytes(answer.body))

@@ -107,8 +107,8 @@ class Membership:
         noted = self._load()
         for _ in range(_MAX_ID_TRIES):
             if noted is None:
-                asked = NextIdQuery(self.cluster, self.name)
-                answer = await self._ask(RequestCode.GET_NEXT_BROKER_ID, asked.encode())
+                query = NextIdQuery(self.cluster, self.name)
+                answer = await self._ask(RequestCode.GET_NEXT_BROKER_ID, query.encode())
                 number = NextIdAnswer.decode(answer.ext).next_id
                 check_code = f"{self.address};{time.time_ns() // 1_000_000}"
                 noted = _Identity(_VERSION, self.cluster, self.name, number, check_code, is_applied=False)
@@ -131,8 +131,8 @@ class Membership:
     async def register(self) -> MasterView:
         """Say that this replica's process has started; the set, which has no master if that is dead."""
         all_ack = str(self._policy.all_in_set).lower()
-        asked = RegisterReplicaRequest(self.cluster, self.name, self.broker_id, self.address, all_ack=all_ack)
-        return _view(await self._ask(RequestCode.REGISTER_REPLICA, asked.encode()))
+        request = RegisterReplicaRequest(self.cluster, self.name, self.broker_id, self.address, all_ack=all_ack)
+        return _view(await self._ask(RequestCode.REGISTER_REPLICA, request.encode()))
 
     async def find_master(self) -> MasterView:
         """The set as the controllers have it now."""
@@ -154,8 +154,8 @@ class Membership:
 
         Raises ELECT_MASTER_FAILED, MASTER_NOT_AVAILABLE.
         """
-        asked = ElectRequest(self.name, self.cluster, designated or self.broker_id, designated is not None)
-        command = RemotingCommand(RequestCode.ELECT_MASTER, asked.encode())
+        request = ElectRequest(self.name, self.cluster, designated or self.broker_id, designated is not None)
+        command = RemotingCommand(RequestCode.ELECT_MASTER, request.encode())
         answer = await self.lines.ask(command)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXISTS):
             raise error_of(answer, "the controller")
@@ -163,11 +163,11 @@ class Membership:
 
     async def alter(self, wanted: SetRequest) -> tuple[frozenset[int], int]:
         """Change the set as its master; members and epoch of the new one. Raises what the controller refuses."""
-        asked = AlterSetRequest(self.name, self.broker_id, wanted.epoch)
+        request = AlterSetRequest(self.name, self.broker_id, wanted.epoch)
         body = encode_body(SyncStateSetBody(sorted(wanted.members), wanted.set_epoch))
-        answer = await self._ask(RequestCode.ALTER_SYNC_STATE_SET, asked.encode(), body)
-        told = decode_body(SyncStateSetBody, answer.body)
-        return frozenset(told.sync_state_set), told.sync_state_set_epoch
+        answer = await self._ask(RequestCode.ALTER_SYNC_STATE_SET, request.encode(), body)
+        sync_state = decode_body(SyncStateSetBody, answer.body)
+        return frozenset(sync_state.sync_state_set), sync_state.sync_state_set_epoch
 
     async def say_goodbye(self, heartbeat: BrokerHeartbeat) -> None:
         """Say that this replica stops; returns when the controllers have heard it, and elected another master."""
@@ -202,13 +202,13 @@ def view_of_notice(command: RemotingCommand) -> MasterView:
 
 def _view(command: RemotingCommand, *, knows_lease: bool = False) -> MasterView:
     fields = MasterFields.decode(command.ext)
-    told = decode_body(SyncStateSetBody, command.body) if command.body else SyncStateSetBody()
+    sync_state = decode_body(SyncStateSetBody, command.body) if command.body else SyncStateSetBody()
     lease_ms = fields.previous_lease_ms if knows_lease else None
     return MasterView(
         fields.master_id,
         fields.address,
         fields.master_epoch or 0,
-        frozenset(told.sync_state_set),
-        fields.set_epoch or told.sync_state_set_epoch,
+        frozenset(sync_state.sync_state_set),
+        fields.set_epoch or sync_state.sync_state_set_epoch,
         lease_ms,
     )

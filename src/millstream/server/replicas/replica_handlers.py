@@ -106,8 +106,8 @@ class ReplicaHandlers:
         """While this broker is not the master: `reads` are answered where it follows one, and counted; `others`
         are answered there as well."""
         served = {code: self._serve(self._count(handler)) for code, handler in reads.items()}
-        told = {code: self._serve(handler) for code, handler in others.items()}
-        return ReplicaTable(served | told | self._own, self._refuse)
+        handlers = {code: self._serve(handler) for code, handler in others.items()}
+        return ReplicaTable(served | handlers | self._own, self._refuse)
 
     def of_master(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The broker's handlers, as the master may use them."""
@@ -230,8 +230,8 @@ class ReplicaHandlers:
         return command.response(body=await self._replicated.make_seed())
 
     async def _seed_file(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        asked = SeedFileRequest.decode(command.ext)
-        return command.response(body=await asyncio.to_thread(read_seed_file, self._replicated.directory, asked))
+        request = SeedFileRequest.decode(command.ext)
+        return command.response(body=await asyncio.to_thread(read_seed_file, self._replicated.directory, request))
 
     def _epochs(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         replicated = self._replicated

@@ -43,9 +43,9 @@ class _Source:
     def take(self, last: bytes | None) -> list[bytes]:
         """The entries up to `last`, or all of them."""
         count = len(self.buffer) if last is None else bisect_right(self.buffer, last)
-        taken = self.buffer[:count]
+        merged = self.buffer[:count]
         del self.buffer[:count]
-        return taken
+        return merged
 
 
 @contextmanager

@@ -19,9 +19,9 @@ DIRECTORY_VARIABLE: Final = "MILLSTREAM_DIMENSIONS"
 
 def dimension_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the dimension tables of this machine are: MILLSTREAM_DIMENSIONS, or in the user's directory of state."""
-    said = environment.get(DIRECTORY_VARIABLE)
-    if said:
-        return Path(said).absolute()
+    configured = environment.get(DIRECTORY_VARIABLE)
+    if configured:
+        return Path(configured).absolute()
     home = environment.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "millstream" / "dimensions"
 

@@ -81,8 +81,8 @@ class HashIndexWriter:
         starts = np.zeros(len(self._counts) + 1, np.uint32)
         np.cumsum(self._counts, out=starts[1:])
         self._directory.append(starts)
-        said = {"bits": self._bits, "implied": self._implied, "row_width": self._row_width}
-        return {**said, "entries": self._entries, "repeats": self._repeats, "longest": int(self._counts.max())}
+        layout = {"bits": self._bits, "implied": self._implied, "row_width": self._row_width}
+        return {**layout, "entries": self._entries, "repeats": self._repeats, "longest": int(self._counts.max())}
 
 
 class HashIndexReader:

@@ -134,15 +134,15 @@ class RangeIndexReader:
 
     def find(self, values: Unsigned, valid: Flags) -> Matches:
         """Every range of each valid value, ordered by the value's place, then by row."""
-        asked = np.flatnonzero(valid)
-        wanted = values[asked]
+        rows = np.flatnonzero(valid)
+        wanted = values[rows]
         # Sorted values are looked up several times as fast as others.
         order = np.argsort(wanted, kind="stable")
-        asked, wanted = asked[order], wanted[order]
+        rows, wanted = rows[order], wanted[order]
         found = [layer.find(wanted) for layer in self._layers]
         number = np.concatenate([np.empty(0, np.int64), *(one.probe for one in found)])
         row = np.concatenate([np.empty(0, np.int64), *(one.row for one in found)])
-        probe = asked[number]
+        probe = rows[number]
         order = np.lexsort((row, probe))
         return Matches(probe[order], row[order])
 

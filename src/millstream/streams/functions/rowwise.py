@@ -96,8 +96,8 @@ def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int | N
 def _overlaid(text: str, other: str, place: int, length: int | None = None) -> str:
     if not 0 < place <= len(text):
         return text
-    taken = len(other) if length is None else length
-    return text[: place - 1] + other + text[place - 1 + taken :]
+    part_size = len(other) if length is None else length
+    return text[: place - 1] + other + text[place - 1 + part_size :]
 
 
 def _matches(text: str, pattern: str) -> bool:

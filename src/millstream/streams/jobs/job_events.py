@@ -100,8 +100,8 @@ class JobEvents:
 
 def _list_names(queues: list[str]) -> str:
     more = len(queues) - MAX_NAMED_QUEUES
-    said = ", ".join(queues[:MAX_NAMED_QUEUES]) + (f" and {more} more" if more > 0 else "")
-    return f"queue {said}" if len(queues) == 1 else f"{len(queues)} queues, {said}"
+    names = ", ".join(queues[:MAX_NAMED_QUEUES]) + (f" and {more} more" if more > 0 else "")
+    return f"queue {names}" if len(queues) == 1 else f"{len(queues)} queues, {names}"
 
 
 def _now_ms() -> int:

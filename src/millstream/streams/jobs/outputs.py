@@ -70,8 +70,8 @@ def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
         show = _row_display(on_rows)
-        told = None if show is None else partial(show, QUERY_SINK)
-        return [Output(plan.query, PrintSink(QUERY_SINK, plan.query.schema, told))]
+        show_query = None if show is None else partial(show, QUERY_SINK)
+        return [Output(plan.query, PrintSink(QUERY_SINK, plan.query.schema, show_query))]
     return [
         Output(sink.input, _sink(number, sink, settings, on_rows), None if sink.overwrites else sink.table)
         for number, sink in enumerate(plan.sinks)

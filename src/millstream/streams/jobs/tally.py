@@ -250,8 +250,8 @@ class Tally:
 
     def _rows_of(self, table: str) -> int:
         """Rows of the table that were read since this start."""
-        begun = self._starts.get(table, Position())
-        return self._positions[table].rows_since(begun) if table in self._positions else 0
+        start = self._starts.get(table, Position())
+        return self._positions[table].rows_since(start) if table in self._positions else 0
 
     def _count_to(self, end: Position, seconds: float) -> None:
         before = self._positions.get(end.name, Position())

@@ -117,9 +117,10 @@ class SelectedRows:
     def to_rows(self) -> list[tuple[Any, ...]]:
         """The rows as tuples."""
         every = [*self.rows, *self.more]
-        told = [to_list(one) for one in self.columns]
+        lists = [to_list(one) for one in self.columns]
         return [
-            (*every[place][: self.width], *results) for place, *results in zip(self.places.tolist(), *told, strict=True)
+            (*every[place][: self.width], *results)
+            for place, *results in zip(self.places.tolist(), *lists, strict=True)
         ]
 
 

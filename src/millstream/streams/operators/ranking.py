@@ -31,14 +31,14 @@ class FirstRows:
         self._partition = partition
         self._time = time
         self._ranked = ranked
-        self._told: KeyedTable[Hashable, object] = KeyedTable()
+        self._partitions: KeyedTable[Hashable, object] = KeyedTable()
         self._waiting: KeyedTable[Hashable, Row] = KeyedTable()
         self._ends: KeyTimers[Hashable] = KeyTimers()
 
     def open(self, state: OperatorState) -> None:
         """Keys whose row was told, which may be forgotten after a time to live; rows that wait, with their times."""
         # The name that a Top-N has for its keys: a checkpoint in which this was one knows what was told.
-        self._told = state.table("partitions", lives=True)
+        self._partitions = state.table("partitions", lives=True)
         self._waiting = state.table("waiting")
         self._ends = state.timers("ends")
 
@@ -47,7 +47,7 @@ class FirstRows:
         rows, late_us = changes.rows, turn.watermark_before_us
         if isinstance(rows, ColumnRows) and rows.are_many:
             rows = self._candidates(rows, late_us)
-        time, key_of, told, waiting = self._time, self._key, self._told, self._waiting
+        time, key_of, told, waiting = self._time, self._key, self._partitions, self._waiting
         for row in rows:
             time_us = row[time]
             if time_us is None:
@@ -69,8 +69,8 @@ class FirstRows:
             row = self._waiting.delete(key)
             if row is not None:
                 out.insert((*row, 1) if self._ranked else row)
-                self._told.put(key, _TOLD)
-        self._told.expire()
+                self._partitions.put(key, _TOLD)
+        self._partitions.expire()
 
     def _candidates(self, rows: ColumnRows, late_us: int) -> Sequence[Row]:
         """Late rows, and the first row of each key among the others, where whole columns tell that."""

@@ -45,13 +45,13 @@ class Sorter:
         self._arrived: list[Row] = []
         self._waiting = WatermarkBuffer(0, tuple(replace(one, place=one.place + _BEFORE) for one in order))
         self._skipped: KeyedTable[str, int] = KeyedTable()
-        self._said: KeyedTable[str, int] = KeyedTable()
+        self._shown: KeyedTable[str, int] = KeyedTable()
 
     def open(self, state: OperatorState) -> None:
         """Rows by their time; how many were left out; the time of the last that was said."""
         self._waiting.open(state)
         self._skipped = state.table("skipped")
-        self._said = state.table("said")
+        self._shown = state.table("said")
 
     def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Keep rows until their time has come."""
@@ -65,7 +65,7 @@ class Sorter:
                 out.late.append((number, row))
             else:
                 waiting.append((time_us, kind, *row))
-        last_us = self._said.get("last", START_OF_TIME_US)
+        last_us = self._shown.get("last", START_OF_TIME_US)
         for _, kind, *rest in self._waiting.take(waiting, turn, late_us=last_us):
             row = tuple(rest)
             if kind in (INSERT, UPDATE_AFTER):
@@ -81,7 +81,7 @@ class Sorter:
         else:
             due = self._waiting.due(turn)
             if due and self._time is not None:
-                self._said.put("last", due[-1][0])
+                self._shown.put("last", due[-1][0])
             rows = _rows_left(due)
         for row in rows[self._left_out(len(rows)) :]:
             out.insert(row)

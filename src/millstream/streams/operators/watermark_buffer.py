@@ -155,9 +155,9 @@ class WatermarkTeller:
     def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the rows at once."""
         before_us = turn.watermark_before_us
-        told = None if before_us == START_OF_TIME_US else before_us - before_us % _MILLISECOND_US
+        shown_us = None if before_us == START_OF_TIME_US else before_us - before_us % _MILLISECOND_US
         for kind, row in changes:
-            out.emit(kind, (*row, told))
+            out.emit(kind, (*row, shown_us))
 
     def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """No row waits."""

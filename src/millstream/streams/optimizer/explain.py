@@ -73,15 +73,15 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
     conditions = decision.stage.conditions
     if not conditions and not decision.residual:
         return
-    asked = Counter(predicate for condition in conditions for predicate in dict.fromkeys(predicates_of(condition)))
-    shared = sum(1 for count in asked.values() if count > 1)
+    uses = Counter(predicate for condition in conditions for predicate in dict.fromkeys(predicates_of(condition)))
+    shared = sum(1 for count in uses.values() if count > 1)
     state = "judges" if decision.is_used else "does not judge"
-    numbers = f"{_count_text(len(conditions), 'condition')}: {_count_text(len(asked), 'atom')}, {shared} shared"
+    numbers = f"{_count_text(len(conditions), 'condition')}: {_count_text(len(uses), 'atom')}, {shared} shared"
     yield f"Source stage of {decision.table.name}: {state} {numbers}"
     if decision.why:
         yield f"  because {decision.why}"
     if decision.is_used:
-        yield from _of_fields(asked)
+        yield from _of_fields(uses)
         left = "stay in it" if decision.stage.drops else "leave it for those who read all"
         yield f"  rows that no condition wants {left}"
     yield from (f"  stays a filter: {reason}" for reason in decision.residual[:MAX_REASONS])

@@ -77,9 +77,9 @@ def spark_cost_us(formulas: Iterable[Condition]) -> float:
 
 def stage_cost_us(formulas: Iterable[Condition]) -> float:
     """Microseconds a row where a stage asks all of them."""
-    asked = tuple(formulas)
-    atoms = {predicate for formula in asked for predicate in predicates_of(formula)}
-    negations = sum(1 for formula in asked if not _needs_atom(formula))
+    conditions = tuple(formulas)
+    atoms = {predicate for formula in conditions for predicate in predicates_of(formula)}
+    negations = sum(1 for formula in conditions if not _needs_atom(formula))
     return (
         STAGE_US
         + FIELD_US * len({predicate.field for predicate in atoms})
@@ -90,8 +90,8 @@ def stage_cost_us(formulas: Iterable[Condition]) -> float:
 
 def stage_is_cheaper(formulas: Iterable[Condition]) -> bool:
     """Whether a source should judge the conditions itself."""
-    asked = tuple(formulas)
-    return stage_cost_us(asked) < spark_cost_us(asked)
+    conditions = tuple(formulas)
+    return stage_cost_us(conditions) < spark_cost_us(conditions)
 
 
 def _needs_atom(formula: Condition) -> bool:

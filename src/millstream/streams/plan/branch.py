@@ -51,8 +51,8 @@ def branch_of(node: Node) -> Branch | None:
         return None if any(_fails(value) for _, value in columns) else Branch(below.scan, below.conditions, columns)
     if _fails(node.predicate):
         return None
-    asked = tuple(substitute(one, values) for one in operands_of_and(node.predicate))
-    return Branch(below.scan, below.conditions + asked, below.columns)
+    conditions = tuple(substitute(one, values) for one in operands_of_and(node.predicate))
+    return Branch(below.scan, below.conditions + conditions, below.columns)
 
 
 def to_stored_columns(expression: Expression, table: Table) -> Expression:

@@ -273,10 +273,10 @@ def _origins(node: Node) -> dict[str, Expression]:
             return {of.name: made.get(of.name) or _own_column(of, label) for of in node.schema.fields}
         case Match(measures=measures):
             below = _origins(node.input)
-            told: dict[str, Expression] = {
+            renamed: dict[str, Expression] = {
                 name: Column(f"MATCH({substitute(value, below)})", value.type) for name, value in measures
             }
-            return {of.name: told.get(of.name) or below[of.name] for of in node.schema.fields}
+            return {of.name: renamed.get(of.name) or below[of.name] for of in node.schema.fields}
         case Union(inputs=inputs):
             parts = [list(_origins(one).values()) for one in inputs]
             fields = zip(node.schema.fields, *parts, strict=True)

@@ -144,15 +144,17 @@ class CallExtractor:
         return replace(expression, branches=tuple(branches), otherwise=otherwise)
 
     def _extract_operands(
-        self, junction: str, arguments: Sequence[Expression], asked: Expression | None
+        self, junction: str, arguments: Sequence[Expression], condition: Expression | None
     ) -> Iterator[Expression]:
         """The operands; those without calls decide which rows the others are asked for."""
         for argument in arguments:
             if not has_user_call(argument):
                 open_ = Call("COALESCE", (argument, Literal(True, BOOLEAN)), BOOLEAN)
-                asked = _both(asked, open_ if junction == "AND" else Call("NOT", (_is_true(argument),), BOOLEAN))
+                condition = _both(
+                    condition, open_ if junction == "AND" else Call("NOT", (_is_true(argument),), BOOLEAN)
+                )
         for argument in arguments:
-            yield self.extract(argument, asked)
+            yield self.extract(argument, condition)
 
 
 def has_user_call(expression: Expression) -> bool:

@@ -244,7 +244,7 @@ def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: 
     outer, inner = rule.statistics, link.statistics
     assert outer is not None
     assert inner is not None
-    told = (
+    columns = (
         _text(rule.id),
         _text(rule.title),
         _text(rule.level),
@@ -262,7 +262,7 @@ def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: 
     )
     shape = _Shape.of(inner)
     return _LINK.format(
-        told=", ".join(told),
+        columns=", ".join(columns),
         window=_interval(shape.window_ms),
         rule=_quote(link.id),
         measure=shape.name,

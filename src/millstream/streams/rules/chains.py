@@ -36,10 +36,8 @@ def unfit_chain(statistics: RuleStatistics, links: Sequence[Rule], rules: Mappin
             return f"{link.id!r} counts in sliding windows, which cannot be part of another correlation"
         meant = tuple(statistics.aliases.get(name, {}).get(link.id, name) for name in statistics.by)
         if meant and meant != inner.by:
-            told = ", ".join(inner.by) or "nothing"
-            return (
-                f"{link.id!r} is grouped by {told}; a correlation of it can be grouped by the same in its order, or not"
-            )
+            columns = ", ".join(inner.by) or "nothing"
+            return f"{link.id!r} is grouped by {columns}; a correlation of it can be grouped by the same, in order"
     return None
 
 

@@ -67,20 +67,20 @@ def _is_kept_whole(rule: Rule) -> bool:
 
 def _with_parts(found: ImportedRules, rules: dict[str, Rule]) -> tuple[list[Rule], list[Refusal]]:
     """The rules that can be kept and whose parts are there, and why the others are not taken."""
-    taken: list[Rule] = []
+    accepted: list[Rule] = []
     refused: list[Refusal] = []
     for rule in found.rules:
         if _is_kept_whole(rule):
-            taken.append(rule)
+            accepted.append(rule)
         else:
             refused.append(_refusal(found, rule, "The rule has a number or a character that cannot be kept."))
     while True:
-        known = rules | {rule.id: rule for rule in taken}
-        wrong = {rule.id: words for rule in taken if (words := _wrong_parts(rule, known))}
+        known = rules | {rule.id: rule for rule in accepted}
+        wrong = {rule.id: words for rule in accepted if (words := _wrong_parts(rule, known))}
         if not wrong:
-            return taken, refused
-        refused += [_refusal(found, rule, wrong[rule.id]) for rule in taken if rule.id in wrong]
-        taken = [rule for rule in taken if rule.id not in wrong]
+            return accepted, refused
+        refused += [_refusal(found, rule, wrong[rule.id]) for rule in accepted if rule.id in wrong]
+        accepted = [rule for rule in accepted if rule.id not in wrong]
 
 
 def _refusal(found: ImportedRules, rule: Rule, words: str) -> Refusal:

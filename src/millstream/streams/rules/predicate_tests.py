@@ -187,8 +187,8 @@ def _call(predicate: Predicate) -> PredicateTest:
     arguments, absent = predicate.operands[1:], predicate.absent
 
     def ask(value: Any) -> bool | None:
-        said = None if value is None else function(value, *arguments)
-        return absent if said is None else bool(said)
+        result = None if value is None else function(value, *arguments)
+        return absent if result is None else bool(result)
 
     return PredicateTest(predicate, _form(predicate, FormKind.RAW), ask, risky=True)
 

@@ -289,8 +289,8 @@ def _in(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
     if isinstance(first, str):
         return _text(predicate, value) in {_operand(predicate, one) for one in predicate.operands}
     if isinstance(first, bool):
-        said = {"true": True, "false": False}.get(text_of(value).lower())
-        return None if said is None else said in predicate.operands
+        truth = {"true": True, "false": False}.get(text_of(value).lower())
+        return None if truth is None else truth in predicate.operands
     number = number_of(value)
     return None if number is None else number in predicate.operands
 
@@ -343,8 +343,8 @@ def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, F
 
 
 def _call(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
-    said = function_of(str(predicate.operands[0]))(value, *predicate.operands[1:])
-    return None if said is None else bool(said)
+    result = function_of(str(predicate.operands[0]))(value, *predicate.operands[1:])
+    return None if result is None else bool(result)
 
 
 _TESTS: dict[Op, Callable[[Predicate, Any, FieldOf], bool | None]] = {

@@ -75,7 +75,7 @@ class Watch:
             try:
                 try:
                     self._since_ns = began_ns
-                    said = ask(formed)
+                    verdict = ask(formed)
                 finally:
                     self._since_ns = 0
             except _OutOfTime:
@@ -87,7 +87,7 @@ class Watch:
                     self._spent_ns.get(predicate, 0) + time.perf_counter_ns() - began_ns
                 )
                 if spent_ns <= self._allowance_ms * 1_000_000:
-                    return said
+                    return verdict
                 reason = f"takes longer than {self._allowance_ms} ms over a batch"
             self.failures[predicate] = Failure(predicate, reason, formed, too_slow)
             return None

@@ -43,16 +43,16 @@ class Conjuncts:
 
 def split_conjuncts(predicates: Sequence[Expression]) -> Conjuncts:
     """What of the predicates, which all have to hold, can be said."""
-    said: list[Condition] = []
+    conditions: list[Condition] = []
     rest: list[Expression] = []
     reasons: list[str] = []
     for conjunct in (one for predicate in predicates for one in operands_of_and(predicate)):
         try:
-            said.append(_of_columns(condition_of(conjunct)))
+            conditions.append(_of_columns(condition_of(conjunct)))
         except InexpressibleCondition as refusal:
             rest.append(conjunct)
             reasons.append(f"{conjunct}: {refusal}")
-    return Conjuncts(all_of(*said), tuple(rest), tuple(reasons))
+    return Conjuncts(all_of(*conditions), tuple(rest), tuple(reasons))
 
 
 def _of_columns(formula: Condition) -> Condition:

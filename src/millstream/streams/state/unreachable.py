@@ -49,9 +49,9 @@ def try_again(
         except FileNotFoundError:
             raise
         except Exception as error:
-            said = explain(error)
-            if isinstance(said, StateDenied):
-                raise said from error
+            reason = explain(error)
+            if isinstance(reason, StateDenied):
+                raise reason from error
         # Tasks that failed together do not ask together again.
         pause(pause_s * random.uniform(0.8, 1.0))
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

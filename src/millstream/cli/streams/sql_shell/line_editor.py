@@ -116,12 +116,12 @@ def split_statements(text: str) -> TypedText:
 
 def _depth(words: list[str], depth: int) -> int:
     """How many ENDs the statement waits for after its last word; only statement sets wait."""
-    said = words[1:] if words[0] == _EXPLAIN else words
-    if said in _SET_BEGINNINGS:
+    statement_words = words[1:] if words[0] == _EXPLAIN else words
+    if statement_words in _SET_BEGINNINGS:
         return 1
-    if depth and said[-1] == "CASE":
+    if depth and statement_words[-1] == "CASE":
         return depth + 1
-    return depth - 1 if depth and said[-1] == "END" else depth
+    return depth - 1 if depth and statement_words[-1] == "END" else depth
 
 
 PROMPT = "millstream> "

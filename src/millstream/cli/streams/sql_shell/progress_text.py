@@ -88,9 +88,9 @@ def progress_line(progress: JobProgress) -> str:
         names = ", ".join(f"{queue.queue} ({queue.silent_s:,.0f} s)" for queue in silent[:_SHOWN_QUEUES])
         more = f" and {len(silent) - _SHOWN_QUEUES} more" if len(silent) > _SHOWN_QUEUES else ""
         aside += f", silent queues {names}{more}"
-    said = [sentence for sentence in (progress.trouble, *progress.notices) if sentence]
-    if said:
-        aside += f". {' '.join(said)}"
+    sentences = [sentence for sentence in (progress.trouble, *progress.notices) if sentence]
+    if sentences:
+        aside += f". {' '.join(sentences)}"
     return (
         f"{progress.state}: rows in {progress.rows_in:,}, rows out {out:,}, {progress.rows_per_s:,.0f} rows/s, "
         f"behind {behind}, watermark {watermark_text(progress)}{aside}"

@@ -163,8 +163,8 @@ class ResultView:
         return self._settings.max_rows if shape.changes or shape.order else min(self._settings.max_rows, least)
 
     def _writer(self, label: str, shape: ResultShape, *, final: bool = False) -> ChangeLines:
-        told = not final and (shape.changes or (shape.is_query and self._settings.mode == "changelog"))
-        return ChangeLines(label, shape.columns, self._format, self._settings.zone, with_kinds=told)
+        shows_changes = not final and (shape.changes or (shape.is_query and self._settings.mode == "changelog"))
+        return ChangeLines(label, shape.columns, self._format, self._settings.zone, with_kinds=shows_changes)
 
     def _print_lines(self, label: str, table: ResultTable) -> None:
         _print(self._writer(label, self._shapes[label], final=True).of(table.rows(), None))

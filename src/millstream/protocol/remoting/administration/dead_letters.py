@@ -59,17 +59,17 @@ def encode_dead_letter_query(query: DeadLetterQuery, target: str | None = None) 
 
 def decode_dead_letter_query(body: bytes) -> tuple[DeadLetterQuery, str | None]:
     """Query and target of such a body; MESSAGE_MALFORMED where it cannot be read."""
-    told = decode_body(_Query, body)
+    decoded = decode_body(_Query, body)
     query = DeadLetterQuery(
-        told.group,
-        told.offset,
-        told.max_letters,
-        frozenset(told.message_ids),
-        told.since_ms,
-        told.until_ms,
-        told.only_waiting,
+        decoded.group,
+        decoded.offset,
+        decoded.max_letters,
+        frozenset(decoded.message_ids),
+        decoded.since_ms,
+        decoded.until_ms,
+        decoded.only_waiting,
     )
-    return query, told.target or None
+    return query, decoded.target or None
 
 
 def encode_dead_letter_page(page: DeadLetterPage) -> bytes:
@@ -79,8 +79,8 @@ def encode_dead_letter_page(page: DeadLetterPage) -> bytes:
 
 def decode_dead_letter_page(body: bytes) -> DeadLetterPage:
     """The page of such a body; MESSAGE_MALFORMED where it cannot be read."""
-    told = decode_body(_Page, body)
-    return DeadLetterPage(tuple(told.letters), told.next_offset, told.end_offset)
+    page = decode_body(_Page, body)
+    return DeadLetterPage(tuple(page.letters), page.next_offset, page.end_offset)
 
 
 def encode_redrive_result(result: RedriveResult) -> bytes:
@@ -90,5 +90,5 @@ def encode_redrive_result(result: RedriveResult) -> bytes:
 
 def decode_redrive_result(body: bytes) -> RedriveResult:
     """The result of such a body; MESSAGE_MALFORMED where it cannot be read."""
-    told = decode_body(_Result, body)
-    return RedriveResult(tuple(told.results), told.next_offset, told.end_offset)
+    result = decode_body(_Result, body)
+    return RedriveResult(tuple(result.results), result.next_offset, result.end_offset)

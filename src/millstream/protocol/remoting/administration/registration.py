@@ -97,12 +97,12 @@ class BrokerIdentity:
 
         Of the mappings those of the topics count. Large ones travel compressed.
         """
-        told = {topic.name: topic_data(topic) for topic in topics}
-        infos = {mapping.topic: mapping_info(mapping) for mapping in mappings if mapping.topic in told}
+        topic_table = {topic.name: topic_data(topic) for topic in topics}
+        infos = {mapping.topic: mapping_info(mapping) for mapping in mappings if mapping.topic in topic_table}
         body = RegisterBrokerBody(
-            TopicConfigTable(told, {"counter": 0, "timestamp": 0, "stateVersion": self.epoch}, infos), []
+            TopicConfigTable(topic_table, {"counter": 0, "timestamp": 0, "stateVersion": self.epoch}, infos), []
         )
-        is_compressed = len(told) > _MAX_PLAIN_TOPICS
+        is_compressed = len(topic_table) > _MAX_PLAIN_TOPICS
         encoded = pack_registration(body) if is_compressed else encode_body(body)
         ext = {
             **self._fields(),

@@ -255,8 +255,8 @@ def decode_group(body: bytes, present: GroupConfig | None = None) -> GroupConfig
 
 def decode_groups(body: bytes, find: Callable[[str], GroupConfig | None]) -> list[GroupConfig]:
     """The groups of a list to create or change (code 225); `find` gives those that are there."""
-    told = decode_body(_GroupList, body).group_config_list
-    return [_group(data, find(data.group_name)) for data in told]
+    configs = decode_body(_GroupList, body).group_config_list
+    return [_group(data, find(data.group_name)) for data in configs]
 
 
 def encode_group_table(groups: Iterable[GroupConfig]) -> bytes:
@@ -322,22 +322,24 @@ def _whole(number: float) -> float | int:
 def _without_effect(data: _GroupData) -> dict[str, str]:
     """The settings that have no effect here and are not what RocketMQ has by default."""
     usual = _GroupData(data.group_name)
-    told = ((name, getattr(data, field), getattr(usual, field)) for field, name in _FIELDS_WITHOUT_EFFECT.items())
+    without_effect = (
+        (name, getattr(data, field), getattr(usual, field)) for field, name in _FIELDS_WITHOUT_EFFECT.items()
+    )
     return {
         _WITHOUT_EFFECT + name: msgspec.json.encode(value).decode()
-        for name, value, default in told
+        for name, value, default in without_effect
         if value != default and value != []
     }
 
 
 def _group_attributes(data: _GroupData, present: GroupConfig | None) -> dict[str, str]:
-    told = data.attributes
-    is_change = told is not None and all(key.startswith(("+", "-")) for key in told)
-    if told is None or not is_change:
-        return told or {}
+    attributes = data.attributes
+    is_change = attributes is not None and all(key.startswith(("+", "-")) for key in attributes)
+    if attributes is None or not is_change:
+        return attributes or {}
     held = (_group_data(present).attributes if present is not None else None) or {}
-    removed = {key[1:] for key in told if key.startswith("-")}
-    added = {key[1:]: value for key, value in told.items() if key.startswith("+")}
+    removed = {key[1:] for key in attributes if key.startswith("-")}
+    added = {key[1:]: value for key, value in attributes.items() if key.startswith("+")}
     return {key: value for key, value in held.items() if key not in removed} | added
 
 
@@ -346,8 +348,8 @@ def _group(data: _GroupData, present: GroupConfig | None = None) -> GroupConfig:
     steps = policy.customized_retry_policy.next if policy.customized_retry_policy else []
     curve = None
     if policy.type.upper() == _EXPONENTIAL:
-        told = policy.exponential_retry_policy or _ExponentialRetry()
-        curve = ExponentialBackoff(told.initial, told.max, float(told.multiplier))
+        retry = policy.exponential_retry_policy or _ExponentialRetry()
+        curve = ExponentialBackoff(retry.initial, retry.max, float(retry.multiplier))
     attributes = _group_attributes(data, present)
     others = (key for key in attributes if key not in _OWN_GROUP_ATTRIBUTES and not key.startswith(_WITHOUT_EFFECT))
     kept = {key: attributes[key] for key in others}

@@ -117,9 +117,9 @@ def static_topic_fields(config: TopicConfig, *, force: bool = False) -> dict[str
 
 def parse_static_topic(ext: Mapping[str, str]) -> TopicConfig:
     """The topic of those fields; MESSAGE_MALFORMED for bad numbers or types."""
-    told = (item[1:].partition("=") for item in ext.get("attributes", "").split(",") if item.startswith("+"))
+    added = (item[1:].partition("=") for item in ext.get("attributes", "").split(",") if item.startswith("+"))
     # Tools name no type; only these two kinds can be static.
-    attributes = {"message.type": MessageType.NORMAL.value, **{name: value for name, _, value in told}}
+    attributes = {"message.type": MessageType.NORMAL.value, **{name: value for name, _, value in added}}
     try:
         read, write = int(ext.get("readQueueNums", "0")), int(ext.get("writeQueueNums", "0"))
         permission = int(ext.get("perm", "6"))

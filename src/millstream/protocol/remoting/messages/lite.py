@@ -43,12 +43,12 @@ def encode_lite_sync(request: LiteSync) -> bytes:
 
 def decode_lite_sync(body: bytes) -> LiteSync:
     """What such a body tells; MESSAGE_MALFORMED where it cannot be read."""
-    told = decode_body(_Sync, body)
+    sync = decode_body(_Sync, body)
     try:
-        action, start = LiteAction[told.action], LiteStart(LiteStartKind(told.start), told.start_value)
+        action, start = LiteAction[sync.action], LiteStart(LiteStartKind(sync.start), sync.start_value)
     except (KeyError, ValueError) as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"A lite subscription cannot be read: {error}.") from None
-    return LiteSync(told.client_id, told.group, told.topic, action, tuple(told.lite_topics), start)
+    return LiteSync(sync.client_id, sync.group, sync.topic, action, tuple(sync.lite_topics), start)
 
 
 def encode_lite_losses(pairs: list[tuple[str, str]]) -> bytes:

@@ -236,9 +236,9 @@ def pop_answer(command: RemotingCommand, taken: Sequence[PoppedMessage], is_cons
 
 def popped_messages(answer: RemotingCommand) -> tuple[list[PoppedMessage], bool]:
     """The deliveries of such an answer, and whether the group has consumed the queue."""
-    told = [item.partition(" ") for item in answer.ext.get("deliveries", "").split(";") if item]
+    deliveries = [item.partition(" ") for item in answer.ext.get("deliveries", "").split(";") if item]
     found = [
         PoppedMessage(decode_record(record), ReceiptHandle.decode(handle), int(attempt))
-        for record, (attempt, _, handle) in zip(iterate_records(answer.body), told, strict=True)
+        for record, (attempt, _, handle) in zip(iterate_records(answer.body), deliveries, strict=True)
     ]
     return found, answer.ext.get("consumed") == "true"

@@ -109,11 +109,11 @@ class SearchSource:
         return msgspec.json.encode(request)
 
     def _page(self, answer: Answer) -> _Page:
-        said = f"status {answer.status}, {answer.beginning!r}"
+        problem = f"status {answer.status}, {answer.beginning!r}"
         if answer.is_busy:
-            raise Unreachable(f"The table {self._table.name} is not served: {said}.")
+            raise Unreachable(f"The table {self._table.name} is not served: {problem}.")
         if not answer.is_success:
-            raise JobError("JOB_FAILED", f"The table {self._table.name} cannot be read: {said}.")
+            raise JobError("JOB_FAILED", f"The table {self._table.name} cannot be read: {problem}.")
         try:
             page = msgspec.json.decode(answer.body, type=_Page)
         except msgspec.MsgspecError as error:

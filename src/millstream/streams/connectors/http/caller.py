@@ -207,11 +207,11 @@ class HttpCaller:
 
     def _wait_s(self, answer: Answer, attempt: int) -> float:
         """What Retry-After says, in seconds or as a date, else the usual."""
-        said = answer.headers.get("retry-after", "").strip()
-        if said.isdigit():
-            return min(float(said), MAX_WAIT_S)
+        retry_after = answer.headers.get("retry-after", "").strip()
+        if retry_after.isdigit():
+            return min(float(retry_after), MAX_WAIT_S)
         try:
-            moment = email.utils.parsedate_to_datetime(said)
+            moment = email.utils.parsedate_to_datetime(retry_after)
         except ValueError:
             return self._retries.backoff.wait_s(attempt)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)

@@ -222,11 +222,11 @@ def _channels(draws: Draws, count: int) -> dict[str, pa.Array]:
     five = np.full(count, 5)
     path = _join_parts("/", "https://auctions.example", *(draws.letters(58 + part, five) for part in range(3)))
     plain = _join_parts("/", path, "item.htm?query=1")
-    told = _join_parts("&channel_id=", plain, number)
+    with_channel = _join_parts("&channel_id=", plain, number)
     has_number = pa.array(draws.below(61, 10) > 0)
     return {
         "channel": pc.if_else(is_hot, hot, _join_parts("-", "channel", number)),
-        "url": pc.if_else(pc.and_(pc.invert(is_hot), has_number), told, plain),
+        "url": pc.if_else(pc.and_(pc.invert(is_hot), has_number), with_channel, plain),
     }
 
 

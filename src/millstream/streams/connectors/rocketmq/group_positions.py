@@ -21,7 +21,7 @@ class JobGroupPosition:
         self._open_log = open_log
         self._log: TopicLog | None = None
         self._done: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
 
     def tell(self, done: Position) -> None:
         """Commit the offsets of `done` that the broker does not know yet."""
@@ -30,14 +30,14 @@ class JobGroupPosition:
 
     def tell_rest(self) -> None:
         """Try once more what could not be committed."""
-        news = {queue: offset for queue, offset in self._done.items() if self._told.get(queue) != offset}
+        news = {queue: offset for queue, offset in self._done.items() if self._committed.get(queue) != offset}
         if not news:
             return
         with contextlib.suppress(ConnectionFailed, Refused):
             if self._log is None:
                 self._log = self._open_log()
             self._log.show_progress(self._settings.group, self._settings.topic, news)
-            self._told.update(news)
+            self._committed.update(news)
 
     def close(self) -> None:
         """End the connection."""

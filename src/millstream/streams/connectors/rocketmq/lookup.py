@@ -167,11 +167,11 @@ def changes_of(spec: LookupSpec) -> LookupSpec | None:
     """The topic whose messages change a table: that of an upsert table, or what 'lookup.changes.topic' names."""
     if connector_of(spec.option("connector")).reads_upserts:
         return spec
-    said = {name.removeprefix(CHANGES): value for name, value in spec.options if name.startswith(CHANGES)}
-    if "topic" not in said:
+    changes = {name.removeprefix(CHANGES): value for name, value in spec.options if name.startswith(CHANGES)}
+    if "topic" not in changes:
         return None
-    text = said.get("format", "json").lower()
-    options = {**said, "format": text, "connector": (UPSERT_ROCKETMQ if text == "json" else ROCKETMQ).name}
+    text = changes.get("format", "json").lower()
+    options = {**changes, "format": text, "connector": (UPSERT_ROCKETMQ if text == "json" else ROCKETMQ).name}
     return replace(spec, options=tuple(sorted(options.items())), partitions=())
 
 

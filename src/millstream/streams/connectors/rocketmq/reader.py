@@ -136,10 +136,10 @@ class WantedRowBuilder:
         numbers = self._numbers(batch)
         names = self.schema.names
         arrays = [numbers if name == names[-2] else batch.column(batch.schema.get_field_index(name)) for name in names]
-        judged = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        matched = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if self._drops:
-            judged = judged.filter(pc.greater(pc.list_value_length(numbers), 0))
-        return judged, malformed
+            matched = matched.filter(pc.greater(pc.list_value_length(numbers), 0))
+        return matched, malformed
 
     def tick(self, time_ms: int) -> pa.RecordBatch:
         """One row that is no data: it moves event time to `time_ms`."""

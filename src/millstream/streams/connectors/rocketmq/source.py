@@ -80,14 +80,14 @@ def _without_offsets(source: SourceSettings, committed: Mapping[str, int | None]
     missing = sorted(queue for queue, offset in committed.items() if offset is None)
     if not missing:
         return ""
-    said = f"The group {source.group} has no offsets in "
+    problem = f"The group {source.group} has no offsets in "
     if len(missing) < len(committed):
         more = f" and {len(missing) - _SHOWN_QUEUES} more" if len(missing) > _SHOWN_QUEUES else ""
-        said += f"{len(missing)} of {len(committed)} queues ({', '.join(missing[:_SHOWN_QUEUES])}{more}) of "
-    said += f"the topic {source.topic}"
+        problem += f"{len(missing)} of {len(committed)} queues ({', '.join(missing[:_SHOWN_QUEUES])}{more}) of "
+    problem += f"the topic {source.topic}"
     if source.group_reset == "none":
-        raise JobError("GROUP_WITHOUT_OFFSETS", f"{said}.")
-    return f"{said}: the job begins at the {source.group_reset} ones ('scan.startup.group-offsets.reset')."
+        raise JobError("GROUP_WITHOUT_OFFSETS", f"{problem}.")
+    return f"{problem}: the job begins at the {source.group_reset} ones ('scan.startup.group-offsets.reset')."
 
 
 def _named_offsets(text: str, spans: dict[str, QueueSpan]) -> dict[str, int]:

@@ -88,14 +88,14 @@ CAUGHT: Final = (Exception, SystemExit, CallTookTooLong)
 
 def calling_of(function: Callable[..., Any], marked: object) -> Calling:
     """How `function` is called; `marked` is what a decorator may have marked, the function or its class."""
-    said = declaration_of(marked)
+    declaration = declaration_of(marked)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return Calling(function, Way.ASYNC, said)
+        return Calling(function, Way.ASYNC, declaration)
     modules = {module for hint in _hints(function).values() if (module := _column_module(hint))}
     if "numpy" in modules:
-        return Calling(function, Way.NUMPY, said)
-    is_arrow = bool(modules) if said.vectorised is None else said.vectorised
-    return Calling(function, Way.ARROW if is_arrow else Way.ROWS, said)
+        return Calling(function, Way.NUMPY, declaration)
+    is_arrow = bool(modules) if declaration.vectorised is None else declaration.vectorised
+    return Calling(function, Way.ARROW if is_arrow else Way.ROWS, declaration)
 
 
 def column_hint(hint: Any) -> Any:
@@ -156,19 +156,19 @@ async def _all(
 
 
 async def _one(calling: Calling, row: tuple[Any, ...], timeout_ms: int | None) -> Any:
-    said = calling.said
-    for attempt in range(said.retries + 1):
+    declaration = calling.said
+    for attempt in range(declaration.retries + 1):
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 if inspect.isasyncgenfunction(calling.function):
                     return [one async for one in calling.function(*row)]
                 return await calling.function(*row)
         except CAUGHT as error:
-            if attempt == said.retries:
+            if attempt == declaration.retries:
                 if isinstance(error, TimeoutError) and timeout_ms is not None and not str(error):
                     raise TimeoutError(f"no answer within {timeout_ms / 1000:g} s") from error
                 raise
-            await asyncio.sleep(said.retry_wait_ms / 1000)
+            await asyncio.sleep(declaration.retry_wait_ms / 1000)
     raise AssertionError("unreachable")
 
 

@@ -62,10 +62,10 @@ def declaration_of(found: object) -> Declaration:
     Raises TypeError for a mark of something else.
     """
     owner = getattr(found, "__self__", found)
-    said = getattr(found, _DECLARED, None) or getattr(type(owner), _DECLARED, None)
-    if said is not None and not isinstance(said, Declaration):
+    declaration = getattr(found, _DECLARED, None) or getattr(type(owner), _DECLARED, None)
+    if declaration is not None and not isinstance(declaration, Declaration):
         raise TypeError("has a wrong declaration")
-    return said or Declaration()
+    return declaration or Declaration()
 
 
 def is_declared(found: object) -> bool:
@@ -95,8 +95,8 @@ def udf(
 
     Raises ValueError for a limit that cannot be.
     """
-    said = Declaration(_types(arguments), result, deterministic, vectorised=vectorised)
-    return _marking(_check_limits(said, capacity, timeout_s, retries, retry_wait_s))
+    declaration = Declaration(_types(arguments), result, deterministic, vectorised=vectorised)
+    return _marking(_check_limits(declaration, capacity, timeout_s, retries, retry_wait_s))
 
 
 def udtf(
@@ -113,8 +113,8 @@ def udtf(
 
     Raises ValueError for a limit that cannot be.
     """
-    said = Declaration(_types(arguments), result, deterministic, is_table=True)
-    return _marking(_check_limits(said, capacity, timeout_s, retries, retry_wait_s))
+    declaration = Declaration(_types(arguments), result, deterministic, is_table=True)
+    return _marking(_check_limits(declaration, capacity, timeout_s, retries, retry_wait_s))
 
 
 def udaf(*, arguments: Sequence[DataType] | None = None, result: Any = None) -> Callable[[F], F]:

@@ -137,18 +137,18 @@ def load_user_function(name: str, path: str) -> UserFunction:
     """The function that a path names. Raises UserFunctionProblem."""
     path = _dotted_path_of(path)
     found = _find_object(path)
-    said = _declaration(path, found)
+    declaration = _declaration(path, found)
     if is_aggregate(found):
-        return _aggregate(name, path, found, said)
-    if said.is_aggregate:
+        return _aggregate(name, path, found, declaration)
+    if declaration.is_aggregate:
         remedy = "Give its class create_accumulator, accumulate and get_value, or add and result."
         raise UserFunctionProblem(f"{path} is declared as an aggregate, but has not its methods.", remedy)
     function = user_callable(path)
     parameters, hints = _signature(path, function)
-    arguments = said.arguments or _arguments(path, parameters, hints)
+    arguments = declaration.arguments or _arguments(path, parameters, hints)
     element = _element(hints.get("return"))
-    is_table = element is not None or said.is_table or _yields(function)
-    result = _result(path, said, element if element is not None else hints.get("return"))
+    is_table = element is not None or declaration.is_table or _yields(function)
+    result = _result(path, declaration, element if element is not None else hints.get("return"))
     return UserFunction(
         name=name,
         path=path,
@@ -157,7 +157,7 @@ def load_user_function(name: str, path: str) -> UserFunction:
         repeated=_is_repeated(parameters),
         result=array_of(_as_row(result)) if is_table else result,
         is_table=is_table,
-        deterministic=said.deterministic,
+        deterministic=declaration.deterministic,
         description=(inspect.getdoc(function) or "").partition("\n")[0],
     )
 

@@ -31,7 +31,7 @@ class NotInJoiner:
         self._shown: KeyedTable[Row, bool] = KeyedTable()
         self._loose_left: KeyedTable[Row, bool] = KeyedTable()
         self._loose_right: KeyedTable[Row, bool] = KeyedTable()
-        self._said = OperatorOutput()
+        self._pending = OperatorOutput()
         self._changed: dict[Row, None] = {}
         self._was_empty = False
 
@@ -60,9 +60,9 @@ class NotInJoiner:
                 for row, count in self._left.group(key).values():
                     self._emit(1 if shown else -1, row, count)
         self._changed, self._was_empty = {}, False
-        if self._said.rows:
-            compact_changes(self._said, out)
-            self._said = OperatorOutput()
+        if self._pending.rows:
+            compact_changes(self._pending, out)
+            self._pending = OperatorOutput()
         for key, _, _ in self._left.expire():
             self._forget_left(key)
         for key, _ in self._right.expire():
@@ -122,7 +122,7 @@ class NotInJoiner:
 
     def _emit(self, step: int, row: Row, count: int) -> None:
         for _ in range(count):
-            self._said.emit(INSERT if step > 0 else DELETE, row)
+            self._pending.emit(INSERT if step > 0 else DELETE, row)
 
 
 def _may_equal(key: Row, other: Row) -> bool:

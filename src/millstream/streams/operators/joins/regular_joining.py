@@ -57,7 +57,7 @@ class RegularJoiner:
     def __init__(self, shape: JoinShape) -> None:
         self._shape = shape
         self._sides: tuple[_Side, _Side] = (GroupedTable(), GroupedTable())
-        self._said = OperatorOutput()
+        self._pending = OperatorOutput()
 
     def open(self, state: OperatorState) -> None:
         """The rows of each side by key."""
@@ -66,20 +66,20 @@ class RegularJoiner:
     def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows of one side and look for partners among those of the other."""
         # Only a join that keeps rows without partners says things that the same turn may undo.
-        said = out if self._shape.kind is JoinKind.INNER else self._said
+        target = out if self._shape.kind is JoinKind.INNER else self._pending
         for kind, whole in changes:
             key, row = self._shape.key_of(whole), whole[self._shape.keys :]
             comes = kind in (INSERT, UPDATE_AFTER)
             if key is None:
-                self._without_key(number, row, INSERT if comes else DELETE, said)
+                self._without_key(number, row, INSERT if comes else DELETE, target)
             else:
-                self._change(number, key, row, comes, said)
+                self._change(number, key, row, comes, target)
 
     def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what the rows of both sides come to; forget rows whose time to live is over."""
-        if self._said.rows:
-            compact_changes(self._said, out)
-            self._said = OperatorOutput()
+        if self._pending.rows:
+            compact_changes(self._pending, out)
+            self._pending = OperatorOutput()
         for side in self._sides:
             side.expire()
 

@@ -160,11 +160,11 @@ class ColumnOver:
         if first is None:
             return None
         come, stop = np.flatnonzero(sheet.order >= sum(lengths)), self._stops(sheet)
-        told = [call.results(*call.count_values(sheet, first[come], stop[come])) for call in self._calls.calls]
+        results = [call.results(*call.count_values(sheet, first[come], stop[come])) for call in self._calls.calls]
         self._keep(sheet, first, before, partitions, frames)
         newest_us = sheet.times[sheet.ends - 1].tolist() if self._unit == "range" else []
         return OverColumns(
-            sheet.order[come] - sum(lengths), tuple(told), list(zip(sheet.keys, newest_us, strict=False))
+            sheet.order[come] - sum(lengths), tuple(results), list(zip(sheet.keys, newest_us, strict=False))
         )
 
     def _keep(

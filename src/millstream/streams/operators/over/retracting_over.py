@@ -54,14 +54,14 @@ class RetractingOver:
         for kind, row in changes:
             touched.setdefault(self._key(row), []).append((kind, row))
         for key, members in touched.items():
-            said = OperatorOutput()
+            output = OperatorOutput()
             for row in self._compute_rows(key):
-                said.update(row, None)
+                output.update(row, None)
             for kind, row in members:
                 self._take(key, kind, row)
             for row in self._compute_rows(key):
-                said.insert(row)
-            compact_changes(said, out)
+                output.insert(row)
+            compact_changes(output, out)
 
     def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Rows whose time to live is over are forgotten, not taken back."""

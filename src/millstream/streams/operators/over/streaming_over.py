@@ -142,11 +142,11 @@ class StreamingOver:
     def _emit_by_column(self, arrived: ReadyRows, out: OperatorOutput) -> list[Row]:
         """Say all rows at once, or give them back in the order of time."""
         assert self._columns is not None
-        told = self._columns.compute(arrived, self._partitions, self._frames)
-        if told is None:
+        results = self._columns.compute(arrived, self._partitions, self._frames)
+        if results is None:
             return sorted(arrived.to_rows(), key=self._order)
-        out.by_column.append(arrived.select(told.order, self._width, told.columns))
-        for key, time_us in told.last_us:
+        out.by_column.append(arrived.select(results.order, self._width, results.columns))
+        for key, time_us in results.last_us:
             self._ends.set(key, time_us + (self._frame.preceding or 0))
         return []
 

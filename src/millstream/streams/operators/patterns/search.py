@@ -199,14 +199,14 @@ class Searcher:
     def _settle(self, search: Search) -> list[Matched]:
         """The matches that nothing before them can undo, in order; what they skip is forgotten."""
         found: list[Matched] = []
-        begun = search.partial_matches
-        while begun and not begun[0].ways:
-            first = begun.pop(0)
+        matches_before = search.partial_matches
+        while matches_before and not matches_before[0].ways:
+            first = matches_before.pop(0)
             if first.best is not None:
                 found.append(first.best)
                 next_number = self._next_start(first)
-                begun[:] = [one for one in begun if one.number >= next_number]
-        begun[:] = [one for one in begun if one.ways or one.best is not None]
+                matches_before[:] = [one for one in matches_before if one.number >= next_number]
+        matches_before[:] = [one for one in matches_before if one.ways or one.best is not None]
         return found
 
     def _next_start(self, begun: PartialMatch) -> int:

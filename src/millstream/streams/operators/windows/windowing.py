@@ -80,19 +80,19 @@ class ColumnWindows:
         sheet = sort_columns(range(len(over) * len(keys.keys)), [part])
         if sheet is None:
             return None
-        told = self._compute_calls(sheet, [one.at(places[sheet.order]) for one in extremes if one is not None])
+        results = self._compute_calls(sheet, [one.at(places[sheet.order]) for one in extremes if one is not None])
         first = sheet.times[sheet.starts]
         end = first + self._slicing.size_us
         bounds = (Numbers(first), Numbers(end), Numbers(end - (end[0] - last_moment(end[0]))))
-        said = SelectedRows(rows, (), places[sheet.order[sheet.starts]], self._keys, (*told, *bounds))
-        return ClosedWindows(said, np.flatnonzero(has_time & ~is_over))
+        selected = SelectedRows(rows, (), places[sheet.order[sheet.starts]], self._keys, (*results, *bounds))
+        return ClosedWindows(selected, np.flatnonzero(has_time & ~is_over))
 
     def _compute_calls(self, sheet: SortedColumns, extremes: Sequence[Numbers]) -> list[Numbers]:
         """The results of all calls, in their order."""
-        told = [call.results(*call.count_values(sheet, sheet.starts, sheet.ends)) for call in self._calls.calls]
+        results = [call.results(*call.count_values(sheet, sheet.starts, sheet.ends)) for call in self._calls.calls]
         for (number, (function, _)), column in zip(self._extremes.items(), extremes, strict=True):
-            told.insert(number, _extreme(function, column, sheet))
-        return told
+            results.insert(number, _extreme(function, column, sheet))
+        return results
 
 
 def _is_extreme(spec: AggregateSpec) -> bool:
@@ -161,14 +161,14 @@ class Windower:
                 self._columns = ColumnWindows(keys, specs, time, slicing)
         self._slices: GroupedTable[Row, tuple[Row, Group]] = GroupedTable()
         self._ends: KeyTimers[Span] = KeyTimers()
-        self._said: KeyedTable[_Window, Row] = KeyedTable()
+        self._shown: KeyedTable[_Window, Row] = KeyedTable()
         self._speaks: KeyTimers[_Window] = KeyTimers()
 
     def open(self, state: OperatorState) -> None:
         """Slices by start and key; the times at which windows end; what windows have said and when they speak next."""
         self._slices = state.grouped_table("slices")
         self._ends = state.timers("ends", self._slices.table)
-        self._said = state.table("said")
+        self._shown = state.table("said")
         self._speaks = state.timers("speaks")
 
     def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
@@ -212,7 +212,7 @@ class Windower:
             if self._speaking.updates:
                 for key in parts_by_key:
                     self._speaks.clear((key, window))
-                    self._said.delete((key, window))
+                    self._shown.delete((key, window))
             for place in self._last_needed(window):
                 self._slices.drop(place)
 
@@ -263,10 +263,10 @@ class Windower:
             rows[place].append(row)
         if changes.kinds is None:
             return {place: Changes(members) for place, members in rows.items()}
-        said: dict[_Place, list[int]] = {place: [] for place in found}
+        shown: dict[_Place, list[int]] = {place: [] for place in found}
         for place, kind in zip(places, changes.kinds, strict=True):
-            said[place].append(kind)
-        return {place: Changes(members, said[place]) for place, members in rows.items()}
+            shown[place].append(kind)
+        return {place: Changes(members, shown[place]) for place, members in rows.items()}
 
     def _windows(self, place: _Place) -> Iterator[Span]:
         return iter((place,)) if self._slicing is None else self._slicing.windows_of(place)
@@ -312,9 +312,9 @@ class Windower:
             if row is not None:
                 out.insert(row)
             return
-        before = self._said.get((key, window))
+        before = self._shown.get((key, window))
         out.update(before, row)
         if row is not None:
-            self._said.put((key, window), row)
+            self._shown.put((key, window), row)
         elif before is not None:
-            self._said.delete((key, window))
+            self._shown.delete((key, window))

@@ -182,8 +182,8 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
     modifiers = [] if name is None else list(_known_modifiers(name.split("|"), line))
     _check_keyword(modifiers, line)
     is_cased_reference = {*modifiers[1:]} >= _CASED_REFERENCE
-    asked = [word for word in modifiers if word != "cased" or not is_cased_reference]
-    key = None if name is None else "|".join(asked)
+    used_modifiers = [word for word in modifiers if word != "cased" or not is_cased_reference]
+    key = None if name is None else "|".join(used_modifiers)
     values = value if isinstance(value, list) else [value]
     if "windash" in modifiers[1:]:
         value = values = [_with_plain_dashes(one) for one in values]

@@ -233,9 +233,9 @@ def correlation(document: SigmaDocument, parts: Mapping[str, Rule], ids: Mapping
     part_ids = tuple(part.id for part in parts.values())
     if kind in _TEMPORAL:
         kind, bounds, combination = _temporal(document, section.get("condition"), kind, tuple(parts))
-        told = bounds._asdict()
+        limits = bounds._asdict()
         return RuleStatistics(
-            Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **told
+            Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **limits
         )
     line = document.line("correlation", "condition")
     condition = section.get("condition")
@@ -376,7 +376,7 @@ def _aliases(
         return {}
     if not isinstance(aliases, Mapping):
         raise Fault("aliases must be a map of names", line)
-    told: dict[str, dict[str, str]] = {}
+    field_names: dict[str, dict[str, str]] = {}
     for alias, fields in aliases.items():
         if not isinstance(fields, Mapping) or not all(isinstance(field, str) for field in fields.values()):
             raise Fault(f"the alias {alias!r} must name a field for each rule", line)
@@ -386,5 +386,5 @@ def _aliases(
         missing += [str(name) for name in fields if ids.get(str(name), str(name)) not in called]
         if missing:
             raise Fault(f"the alias {alias!r} does not fit the rules of the correlation: {missing[0]}", line)
-        told[str(alias)] = by_id
-    return told
+        field_names[str(alias)] = by_id
+    return field_names

@@ -39,8 +39,8 @@ class RuleFilter(NamedTuple):
 
 def read_filter(path: Path, document: SigmaDocument, placeholders: Placeholders) -> RuleFilter:
     """The filter of a document. Raises Fault."""
-    told = document.value
-    section, source, title = told["filter"], told.get("logsource"), told.get("title")
+    fields = document.value
+    section, source, title = fields["filter"], fields.get("logsource"), fields.get("title")
     if not isinstance(title, str) or not title.strip():
         raise Fault("a filter needs a title", document.line("title"))
     if not isinstance(section, Mapping):

@@ -170,10 +170,10 @@ def _name(op: Op, text: str) -> Condition:
     """What is asked of the name of the value. Sysmon calls the value without a name `(Default)`."""
     if not text:
         return Truth(op is not Op.IN)
-    asked = Predicate("ObjectValueName", op, (text,), caseless=True, absent=False)
-    if not _holds_for(asked, "(Default)"):
-        return asked
-    return either(asked, _is("ObjectValueName", *_EMPTY), Predicate("ObjectValueName", Op.IS_NULL))
+    predicate = Predicate("ObjectValueName", op, (text,), caseless=True, absent=False)
+    if not _holds_for(predicate, "(Default)"):
+        return predicate
+    return either(predicate, _is("ObjectValueName", *_EMPTY), Predicate("ObjectValueName", Op.IS_NULL))
 
 
 class _Hive(NamedTuple):
@@ -211,8 +211,8 @@ def _key(op: Op, text: str) -> Condition:
     """What is asked of the key, as the kernel calls it or as Sysmon does."""
     if not text:
         return Truth(op is not Op.IN)
-    asked = Predicate("ObjectName", op, (text,), caseless=True, absent=False)
-    return either(asked, *(one for hive in _HIVES for one in _in_hive(hive, op, text)))
+    predicate = Predicate("ObjectName", op, (text,), caseless=True, absent=False)
+    return either(predicate, *(one for hive in _HIVES for one in _in_hive(hive, op, text)))
 
 
 def _in_hive(hive: _Hive, op: Op, text: str) -> Iterator[Predicate]:

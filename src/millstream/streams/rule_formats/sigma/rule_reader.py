@@ -202,9 +202,9 @@ class _Reading:
             elif "filter" in document.value:
                 self._take_filter(path, document)
             else:
-                taken = self._take(path, number, document, self._detection_rule)
-                if taken is not None:
-                    self._sources[taken.id] = document.value["logsource"]
+                accepted = self._take(path, number, document, self._detection_rule)
+                if accepted is not None:
+                    self._sources[accepted.id] = document.value["logsource"]
         if not found:
             self._refuse(path, Fault("the file has no rule"))
 
@@ -223,9 +223,9 @@ class _Reading:
         places: dict[str, tuple[str, int | None]] = {
             rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
         }
-        told = tuple(one for _, one in refused)
+        reasons = tuple(one for _, one in refused)
         return ImportedRules(
-            rules, told, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes())
+            rules, reasons, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes())
         )
 
     def _source_notes(self) -> Iterator[SourceNote]:
@@ -285,10 +285,10 @@ class _Reading:
                     ids.append(self._by_name[name])
         for name in dict.fromkeys(ids):
             rule = self._rules[name]
-            asked = one.condition
+            read_condition = one.condition
             if name in self._audited:
-                asked = by_reading(asked, audit_reading(asked))
-            held = all_of(rule.condition, asked)
+                read_condition = by_reading(read_condition, audit_reading(read_condition))
+            held = all_of(rule.condition, read_condition)
             self._rules[name] = msgspec.structs.replace(rule, condition=held, filters=(*rule.filters, one.title))
         if ids:
             self._filtered.append(AppliedFilter(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
@@ -328,11 +328,11 @@ class _Reading:
         except Fault as fault:
             raise Fault(fault.reason, document.line("logsource")) from None
         conditions, statistics = _conditions(document, detection.get("condition"))
-        asked = detection_condition(document, conditions, self._mapping.placeholders)
-        condition = all_of(where.condition, asked)
-        of_audit = audit_reading(asked) if where.audited != Truth(False) else Truth(False)
+        combined = detection_condition(document, conditions, self._mapping.placeholders)
+        condition = all_of(where.condition, combined)
+        of_audit = audit_reading(combined) if where.audited != Truth(False) else Truth(False)
         if of_audit != Truth(False):
-            condition = all_of(any_of(where.condition, where.audited), by_reading(asked, of_audit))
+            condition = all_of(any_of(where.condition, where.audited), by_reading(combined, of_audit))
         if isinstance(condition, Truth):
             raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
         made = _rule(path, number, document, condition, statistics)
@@ -400,24 +400,24 @@ def _conditions(document: SigmaDocument, condition: Any) -> tuple[list[str], Rul
 
 
 def _rule(path: Path, number: int, document: SigmaDocument, condition: Any, statistics: RuleStatistics | None) -> Rule:
-    told = document.value
-    title = told.get("title")
+    fields = document.value
+    title = fields.get("title")
     if not isinstance(title, str) or not title.strip():
         raise Fault("a rule needs a title", document.line("title"))
-    level = told.get("level", "medium")
+    level = fields.get("level", "medium")
     if level not in LEVELS:
         raise Fault(f"{level!r} is no level; {', '.join(LEVELS)} are", document.line("level"))
-    own = told.get("id") or told.get("name") or (path.stem if number == 0 else f"{path.stem}-{number + 1}")
+    own = fields.get("id") or fields.get("name") or (path.stem if number == 0 else f"{path.stem}-{number + 1}")
     return Rule(
         id=str(own),
         title=title.strip(),
         condition=condition,
         kind="sigma",
         level=level,
-        tags=_texts(told.get("tags")),
-        author=", ".join(_texts(told.get("author"))),
-        license=str(told.get("license") or _license_beside(path.parent)),
-        shows=_texts(told.get("fields")),
+        tags=_texts(fields.get("tags")),
+        author=", ".join(_texts(fields.get("author"))),
+        license=str(fields.get("license") or _license_beside(path.parent)),
+        shows=_texts(fields.get("fields")),
         statistics=statistics,
         text=document.text,
     )

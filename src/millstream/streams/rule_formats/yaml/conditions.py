@@ -90,11 +90,11 @@ def _field(name: str, value: yaml.Node, caseless: bool) -> Condition:
     if not isinstance(value, yaml.MappingNode):
         return _equal(_Field(name, caseless), value)
     entries = Entries(value, "what the field must be")
-    said = entries.take("caseless")
+    caseless_value = entries.take("caseless")
     steps = entries.take("steps")
     field = _Field(
         name,
-        caseless if said is None else truth(said, "caseless"),
+        caseless if caseless_value is None else truth(caseless_value, "caseless"),
         () if steps is None else tuple(map(_step, items(steps))),
     )
     parts = []

@@ -75,15 +75,15 @@ class _Scanner:
         self._ascii_only = ascii_only
         self._last: tuple[list[_Taken], PatternDatabase] | None = None
         forms = [(one, hyperscan_forms(*one.source, ascii_only=ascii_only)) for one in expressions]
-        taken = self._fitting([(one, some[0]) for one, some in forms])
-        known = {one.number for one, _ in taken}
-        taken += self._fitting([(one, some[-1]) for one, some in forms if one.number not in known and len(some) > 1])
-        self._database = self._compile(taken)
+        fitting = self._fitting([(one, some[0]) for one, some in forms])
+        known = {one.number for one, _ in fitting}
+        fitting += self._fitting([(one, some[-1]) for one, some in forms if one.number not in known and len(some) > 1])
+        self._database = self._compile(fitting)
         if self._database is None:
-            taken = []
-        known = {one.number for one, _ in taken}
+            fitting = []
+        known = {one.number for one, _ in fitting}
         self.refused = [one for one in expressions if one.number not in known]
-        self._taken = [(one, form.exact) for one, form in taken]
+        self._fitting_forms = [(one, form.exact) for one, form in fitting]
         self._last = None
 
     @property
@@ -104,14 +104,14 @@ class _Scanner:
             self._find_odd(texts, numbers, found)
             return
         for place, expression in self._database.each(encoded):
-            one, exact = self._taken[expression]
+            one, exact = self._fitting_forms[expression]
             if exact or one.ask(texts[place]):
                 found[numbers[place]].append(one.number)
 
     def _find_odd(self, texts: Sequence[str], numbers: Sequence[int], found: Found) -> None:
         """Texts among which some have no UTF-8: `re` alone reads lone surrogates."""
         for number, text in zip(numbers, texts, strict=True):
-            for one, _ in self._taken:
+            for one, _ in self._fitting_forms:
                 if one.ask(text):
                     found[number].append(one.number)
 

@@ -276,12 +276,12 @@ class ClassPlan:
         cost = KeyCosts(sample, self._rooms.questions)
         for rule in self._left:
             keys = keys_of(rule.formula, cost)
-            judged = _Candidate(rule, keys[1] if keys else frozenset(), self._rooms.questions)
+            candidate = _Candidate(rule, keys[1] if keys else frozenset(), self._rooms.questions)
             if keys is None:
-                self._unkeyed.append(judged)
+                self._unkeyed.append(candidate)
             else:
                 for predicate in sorted(keys[1], key=str):
-                    keyed[predicate.field].setdefault(predicate, []).append(judged)
+                    keyed[predicate.field].setdefault(predicate, []).append(candidate)
         self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
         looked_for = () if self._unkeyed else tuple(predicate for atoms in keyed.values() for predicate in atoms)
         self._sieve = Prefilter(looked_for, self._rooms.places)

@@ -55,7 +55,7 @@ class ClassField:
 
     def __init__(self, field: str, atoms: Sequence[Predicate], questions: ConditionCompiler) -> None:
         self.field = field
-        self._asked = [(predicate, questions.of(predicate).form, questions.test(predicate)) for predicate in atoms]
+        self._tests = [(predicate, questions.of(predicate).form, questions.test(predicate)) for predicate in atoms]
         self._codes: dict[tuple[bool | None, ...], int] = {}
         self._known: dict[Hashable, int] = {}
         self.answers: list[dict[Predicate, bool | None]] = []
@@ -77,11 +77,11 @@ class ClassField:
 
     def code(self, value: Any) -> int:
         """The number of one value."""
-        said = tuple(answer_of(test, form_of(form, value)) for _, form, test in self._asked)
-        code = self._codes.get(said)
+        answers = tuple(answer_of(test, form_of(form, value)) for _, form, test in self._tests)
+        code = self._codes.get(answers)
         if code is None:
-            code = self._codes[said] = len(self.answers)
-            self.answers.append({predicate: one for (predicate, _, _), one in zip(self._asked, said, strict=True)})
+            code = self._codes[answers] = len(self.answers)
+            self.answers.append({predicate: one for (predicate, _, _), one in zip(self._tests, answers, strict=True)})
         return code
 
 

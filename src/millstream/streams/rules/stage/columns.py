@@ -90,14 +90,14 @@ class Columns:
         if answers is None:
             answers = self._answers[predicate] = np.full(len(distinct.values), _NOT_ASKED, dtype=np.int8)
         codes = distinct.codes[rows]
-        told = answers[codes]
-        if (told == _NOT_ASKED).any():
+        results = answers[codes]
+        if (results == _NOT_ASKED).any():
             form, test = self._questions.of(predicate).form, self._questions.test(predicate)
             formed = self._formed.setdefault(form, {})
-            for code in np.unique(codes[told == _NOT_ASKED]).tolist():
+            for code in np.unique(codes[results == _NOT_ASKED]).tolist():
                 if code not in formed:
                     formed[code] = form_of(form, distinct.values[code])
-                said = answer_of(test, formed[code])
-                answers[code] = _UNKNOWN if said is None else said
-            told = answers[codes]
-        return told
+                answer = answer_of(test, formed[code])
+                answers[code] = _UNKNOWN if answer is None else answer
+            results = answers[codes]
+        return results

@@ -85,8 +85,8 @@ class RuleStage:
         found: list[tuple[Rows, int]] = []
         with self._watch:
             for plan, rows in self._plans.parts(events):
-                judged = plan.evaluate(events if rows is None else events.part(rows))
-                found += judged if rows is None else [(rows[held], number) for held, number in judged]
+                verdicts = plan.evaluate(events if rows is None else events.part(rows))
+                found += verdicts if rows is None else [(rows[held], number) for held, number in verdicts]
         fresh = [failure for predicate, failure in self._watch.failures.items() if predicate not in self._handled]
         if fresh:
             self._quarantine(fresh, events)

@@ -100,11 +100,11 @@ def explain_stage(
     formulas: Mapping[int, Condition], class_fields: tuple[str, ...], questions: ConditionCompiler
 ) -> StageExplanation:
     """How a stage of these positive formulas would judge. Compiles all their atoms: takes seconds for thousands."""
-    asked: Counter[Predicate] = Counter()
+    uses: Counter[Predicate] = Counter()
     for formula in formulas.values():
-        asked.update(set(predicates_of(formula)))
+        uses.update(set(predicates_of(formula)))
     fields: dict[str, list[Predicate]] = defaultdict(list)
-    for predicate in asked:
+    for predicate in uses:
         fields[predicate.field].append(predicate)
     groups = []
     for field in sorted(fields):
@@ -122,7 +122,7 @@ def explain_stage(
                 engine.compile()
             engines[engine.name] += engine.atoms
         size_bytes = sum(engine.database_bytes for engine in group.engines)
-        shared = sum(asked[predicate] > 1 for predicate in atoms)
+        shared = sum(uses[predicate] > 1 for predicate in atoms)
         groups.append(GroupExplanation(field, len(atoms), shared, dict(engines), size_bytes))
     return StageExplanation(len(formulas), class_fields, tuple(groups))
 

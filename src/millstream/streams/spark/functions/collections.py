@@ -111,8 +111,8 @@ def _slice(_call: Call, columns: Sequence[Column]) -> Column:
     first, last = F.greatest(start, F.lit(1)), F.least(end, size)
     within = (start <= size) & (end >= 1) & (first <= last)
     length = (last - first + 1).cast("int")
-    taken = F.slice(array, F.when(within, first.cast("int")).otherwise(1), F.when(within, length).otherwise(0))
-    return null_unless_all(columns, taken)
+    part = F.slice(array, F.when(within, first.cast("int")).otherwise(1), F.when(within, length).otherwise(0))
+    return null_unless_all(columns, part)
 
 
 def _place(given: Column, size: Column) -> Column:

@@ -43,15 +43,15 @@ def _cut(cut: Callable[..., Column], columns: Sequence[Column]) -> Column:
 def _substring(call: Call, columns: Sequence[Column]) -> Column:
     text, start = columns[0], columns[1]
     length = columns[2] if len(columns) > 2 else F.lit(_WHOLE)
-    taken = F.substring(text, start, length)
+    part = F.substring(text, start, length)
     first = literal(call, 1, int)
     if first is None or first < 0:
         # Spark cuts off what lies before the text; in Flink such a part is blank.
-        taken = F.when(-start > F.char_length(text), F.lit("")).otherwise(taken)
+        part = F.when(-start > F.char_length(text), F.lit("")).otherwise(part)
     count = literal(call, 2, int)
     if len(columns) > 2 and (count is None or count < 0):
-        taken = F.when(length >= 0, taken)
-    return null_unless_all(columns, taken)
+        part = F.when(length >= 0, part)
+    return null_unless_all(columns, part)
 
 
 def _pad(pad: Callable[..., Column]) -> Builder:

@@ -162,12 +162,12 @@ class BatchCall:
             watch.end()
             if count == 1 or isinstance(error, WrongCount | CallTookTooLong):
                 row = [array[:1].to_pylist()[0] for array in arrays]
-                told = failed_call(self.path, row, error)
-                return pa.nulls(count, arrow_type(self.result)), [(place, told) for place in range(count)]
+                failure = failed_call(self.path, row, error)
+                return pa.nulls(count, arrow_type(self.result)), [(place, failure) for place in range(count)]
         half = count // 2
         first, failed = self._by_column(calling, [array[:half] for array in arrays], half, watch)
         second, more = self._by_column(calling, [array[half:] for array in arrays], count - half, watch)
-        return pa.concat_arrays([first, second]), [*failed, *((half + place, told) for place, told in more)]
+        return pa.concat_arrays([first, second]), [*failed, *((half + place, failure) for place, failure in more)]
 
     def _whole(self, calling: Calling, arrays: Sequence[pa.Array], count: int) -> pa.Array:
         if calling.way is Way.NUMPY:
@@ -276,9 +276,9 @@ class UserStage:
                 failed.setdefault(place, call)
         if failed:
             self._tell(failed, arrays)
-        said = [place in failed for place in range(count)] if failed else [False] * count
+        has_failed = [place in failed for place in range(count)] if failed else [False] * count
         names = [*(f"c{number}" for number in range(len(columns))), FAILED]
-        return pa.StructArray.from_arrays([*columns, pa.array(said, pa.bool_())], names)
+        return pa.StructArray.from_arrays([*columns, pa.array(has_failed, pa.bool_())], names)
 
     def _call(
         self, placed: PlacedCall, arrays: Sequence[pa.Array], count: int
@@ -287,8 +287,8 @@ class UserStage:
         given = [arrays[place] for place in placed.places]
         if placed.asked is None:
             return placed.call.compute(given, count, self.timeout_ms)
-        asked = pc.fill_null(arrays[placed.asked], False)
-        rows = pc.indices_nonzero(asked)
+        applies = pc.fill_null(arrays[placed.asked], False)
+        rows = pc.indices_nonzero(applies)
         if len(rows) == count:
             return placed.call.compute(given, count, self.timeout_ms)
         column, failures = placed.call.compute([one.take(rows) for one in given], len(rows), self.timeout_ms)

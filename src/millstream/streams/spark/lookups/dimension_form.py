@@ -27,24 +27,24 @@ _KINDS = {
 
 def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
     """Whether the table is loaded once per machine. Raises JobError JOB_FAILED where that and a hint contradict."""
-    said = spec.option("lookup.store").lower()
+    store = spec.option("lookup.store").lower()
     is_topic = connector_of(spec.option("connector")).reads_upserts
     asks_again = dict(node.hints).get("retry-predicate", "").lower() == "lookup_miss"
-    if asks_again and (said == "dimension" or node.search is not None or is_topic):
+    if asks_again and (store == "dimension" or node.search is not None or is_topic):
         words = f"{node.table.name} is loaded as a whole: what is not in it is not asked for again."
         raise JobError("JOB_FAILED", words, remedy="Leave out the LOOKUP hint or 'lookup.store'.")
     if is_topic:
-        if said == "plain":
+        if store == "plain":
             words = f"{node.table.name} is a topic, which is only looked up as a dimension table."
             raise JobError("JOB_FAILED", words, remedy="Leave out 'lookup.store'.")
         return True
     if spec.option(f"{CHANGES}topic"):
-        if said == "plain" or asks_again:
+        if store == "plain" or asks_again:
             words = f"{node.table.name} has a topic of changes, which only a dimension table takes."
             raise JobError("JOB_FAILED", words, remedy="Leave out the LOOKUP hint or 'lookup.store'.")
         return True
-    if said:
-        return said == "dimension"
+    if store:
+        return store == "dimension"
     if asks_again:
         return False
     if node.search is not None:

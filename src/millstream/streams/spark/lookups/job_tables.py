@@ -131,7 +131,7 @@ class TableReloads:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._again_ms = 0
-        self._told = ""
+        self._last_warning = ""
         self._is_blind = False
 
     @property
@@ -214,7 +214,7 @@ class TableReloads:
         except (MillstreamError, OSError) as error:
             self._note_failure(error)
             return False
-        self._told = ""
+        self._last_warning = ""
         HitCounts.fold(self.store.directory / COUNTS)
         return made is not None
 
@@ -222,9 +222,9 @@ class TableReloads:
         """Wait a while, and say it once."""
         self._again_ms = self._clock_ms() + int(RETRY_S * 1000)
         words = str(error)
-        if words != self._told:
+        if words != self._last_warning:
             _log.warning("%s", self.trouble())
-        self._told = words
+        self._last_warning = words
 
     def _is_asked(self, head: TableVersion) -> bool:
         asked_ms = ReloadRequest(self.store.directory).time_ms()
@@ -238,8 +238,8 @@ class TableReloads:
 
     def _keys(self) -> list[IndexKey]:
         note = self.store.note()
-        said = () if note is None else note.keys
-        return [IndexKey.decode(msgspec.json.decode(key)) for key in said]
+        keys = () if note is None else note.keys
+        return [IndexKey.decode(msgspec.json.decode(key)) for key in keys]
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._schedule.look_s):

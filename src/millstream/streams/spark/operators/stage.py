@@ -199,8 +199,8 @@ class OperatorStage:
         after_us = kept.clocks.advance(seen, now_us)
         turn = BatchTimes(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
         kept.set_clock(now_us)
-        said = _SaidRows(self._spec.output)
-        out = said.out
+        output_rows = _SaidRows(self._spec.output)
+        out = output_rows.out
         with self._telling(f"{self._spec.name}-{task}-{batch_id}"):
             inputs = self._inputs(parts)
             for group in inputs:
@@ -210,8 +210,8 @@ class OperatorStage:
                 for place, changes in inputs.pop(group, ()):
                     operator.process(place, changes, turn, out)
                 operator.advance(turn, out)
-                said.flush(ROWS_PER_BATCH)
-            if self._spec.of_nothing is not None and task == 0 and turn.is_last and said.is_blank:
+                output_rows.flush(ROWS_PER_BATCH)
+            if self._spec.of_nothing is not None and task == 0 and turn.is_last and output_rows.is_blank:
                 out.insert(self._spec.of_nothing())
         self._report(task, batch_id, out, kept)
         if task == 0:
@@ -222,7 +222,7 @@ class OperatorStage:
             kept.keep(batch_id)
             _kept_states.put(self._cache_key(groups), kept)
         ticks = [after_us] if after_us > START_OF_TIME_US else []
-        return said.batches([*ticks, IDLE_TICK_US] if kept.clocks.are_idle else ticks)
+        return output_rows.batches([*ticks, IDLE_TICK_US] if kept.clocks.are_idle else ticks)
 
     def _report(self, task: int, batch_id: int, out: OperatorOutput, kept: _KeptState) -> None:
         """Leave for the driver what it counts and shows of a task."""

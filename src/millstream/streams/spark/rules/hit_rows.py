@@ -47,10 +47,10 @@ _US = 1000
 def clock_row(schema: pa.Schema, queue: str, newest_us: int) -> pa.RecordBatch:
     """The row for the newest event time of `queue`."""
     # Each queue has a clock of its own, which a tick with that time would overrule.
-    told = {EVENT_TIME: newest_us, QUEUE_COLUMN: queue, TICK_COLUMN: WAKE_TIME_MS * _US}
+    known_values = {EVENT_TIME: newest_us, QUEUE_COLUMN: queue, TICK_COLUMN: WAKE_TIME_MS * _US}
     values = [
-        pa.array([told[field.name]], _plain(field.type)).cast(field.type)
-        if field.name in told
+        pa.array([known_values[field.name]], _plain(field.type)).cast(field.type)
+        if field.name in known_values
         else pa.nulls(1, field.type)
         for field in schema
     ]
@@ -269,9 +269,9 @@ class _Chunk:
         stored = list(self._messages.metadata("store-timestamp")) if numbers is None else numbers
         times = np.array(stored, np.int64) * _US
         for place, values in enumerate(zip(*map(self._events.at, paths), strict=True)):
-            told = next((time_us for value in values if (time_us := event_time_us(value)) is not None), None)
-            if told is not None:
-                times[place] = told
+            first_us = next((time_us for value in values if (time_us := event_time_us(value)) is not None), None)
+            if first_us is not None:
+                times[place] = first_us
         return times
 
     def column(self, column: SourceColumn, arrow_type: pa.DataType, times: np.ndarray[Any, Any] | None) -> pa.Array:

@@ -52,7 +52,7 @@ class VersionStage:
         self._reader: EventReader | None = None
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
-        self._told = TaskReport()
+        self._report = TaskReport()
 
     def reader(self, keys: frozenset[str]) -> EventReader:
         """What reads bodies for the stage; the values of `keys` at the top of events are read with what it looks at."""
@@ -74,8 +74,8 @@ class VersionStage:
 
     def report_since(self) -> TaskReport:
         """The atoms that were found and the values that were remembered since the last call."""
-        done, before = self._stage.statistics(), self._told
-        self._told = TaskReport(
+        done, before = self._stage.statistics(), self._report
+        self._report = TaskReport(
             atoms=done.found,
             known=sum(group.cache_hits for group in done.groups),
             new=sum(group.cache_misses for group in done.groups),
@@ -84,8 +84,8 @@ class VersionStage:
         return TaskReport(
             self.version,
             atoms=dict(Counter(done.found) - Counter(before.atoms)),
-            known=max(0, self._told.known - before.known),
-            new=max(0, self._told.new - before.new),
+            known=max(0, self._report.known - before.known),
+            new=max(0, self._report.new - before.new),
         )
 
     def _note(self) -> None:

@@ -62,16 +62,16 @@ def serve(listener: socket.socket, parent: int) -> None:
     while os.getppid() == parent:
         if not select.select([listener], [], [], _LOOK_S)[0]:
             continue
-        asked = listener.accept()[0]
+        connection = listener.accept()[0]
         # Who is not answered starts the program without us.
-        with suppress(OSError, ValueError, EOFError, TypeError), asked:
-            asked.settimeout(_ORDER_S)
-            _, streams, _, _ = socket.recv_fds(asked, 1, 3)
+        with suppress(OSError, ValueError, EOFError, TypeError), connection:
+            connection.settimeout(_ORDER_S)
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             try:
-                words, variables, place = marshal.loads(_all_of(asked))
+                words, variables, place = marshal.loads(_all_of(connection))
                 if variables.get("PYTHONPATH") == path_of_modules and os.fork() == 0:
                     listener.close()
-                    _be(asked, words, streams, variables, place)
+                    _be(connection, words, streams, variables, place)
             finally:
                 for stream in streams:
                     os.close(stream)

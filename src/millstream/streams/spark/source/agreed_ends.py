@@ -66,16 +66,16 @@ class AgreedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._file:
             own: dict[str, Any] = self._reader.latestOffset(begin, limit)
             return own
-        told = self._read_answer()
+        answer = self._read_answer()
         # That there is nothing was perhaps said before this pass began.
         if (
-            told is not None
-            and self._pass not in told.passes
-            and _covers(told.end, begin)
-            and (told.end != begin or not is_fresh)
+            answer is not None
+            and self._pass not in answer.passes
+            and _covers(answer.end, begin)
+            and (answer.end != begin or not is_fresh)
         ):
-            self._tell(_Answer(told.end, [*told.passes, self._pass]))
-            return told.end
+            self._tell(_Answer(answer.end, [*answer.passes, self._pass]))
+            return answer.end
         end: dict[str, Any] = self._reader.latestOffset(begin, limit)
         self._tell(_Answer(end, [self._pass]))
         return end

@@ -93,10 +93,10 @@ def divide(start: Position, end: Position, parallelism: int) -> list[tuple[Slice
     for part in ranges:
         position = part.start
         while position < part.end:
-            taken = min(room, part.end - position)
-            group.append(Slice(part.queue, position, position + taken))
-            position += taken
-            room -= taken
+            count = min(room, part.end - position)
+            group.append(Slice(part.queue, position, position + count))
+            position += count
+            room -= count
             if room == 0:
                 groups.append(tuple(group))
                 group, room = [], share

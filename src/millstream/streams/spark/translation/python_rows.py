@@ -152,8 +152,8 @@ class PythonStage:
         self, batch: pa.RecordBatch, places: list[int], flags: list[bool], made: Sequence[pa.Array]
     ) -> pa.RecordBatch:
         step = self._step
-        taken = batch.take(pa.array(places, pa.int32()))
-        kept = [pa.array(flags, pa.bool_()) if place == step.keep else taken.column(place) for place in step.kept]
+        selected = batch.take(pa.array(places, pa.int32()))
+        kept = [pa.array(flags, pa.bool_()) if place == step.keep else selected.column(place) for place in step.kept]
         return pa.RecordBatch.from_arrays([*kept, *made], schema=step.output)
 
     def _tell(self, batch: pa.RecordBatch, failed: Sequence[tuple[int, BaseException]]) -> None:
@@ -171,8 +171,8 @@ class PythonStage:
         rows = encode_rows(_read(batch, places, step), step.reads) if step.letters else [b""] * len(failed)
         ends = step.on_error is OnError.FAIL
         spooled = [SpooledCall(step.stage, call, row, ends) for call, row in zip(calls, rows, strict=True)]
-        told = repr([(str(one.call), one.row) for one in spooled]).encode()
-        step.spool.put(f"{step.stage}-{hashlib.sha256(told).hexdigest()[:32]}", spooled)
+        content = repr([(str(one.call), one.row) for one in spooled]).encode()
+        step.spool.put(f"{step.stage}-{hashlib.sha256(content).hexdigest()[:32]}", spooled)
         if ends:
             raise UserFunctionFailed(calls[0])
 

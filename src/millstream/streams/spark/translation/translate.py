@@ -82,8 +82,8 @@ def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
         kept = {name: rows.columns[name] for name in node.schema.names}
         return replace(rows.with_columns(kept), kind=kind).where(kind.isNotNull())
     # Sources and operators leave the kind of an insert blank.
-    told = F.lit(RowKind.INSERT.value) if rows.kind is None else F.coalesce(rows.kind, F.lit(RowKind.INSERT.value))
-    code = _choose(told, node.codes)
+    row_kind = F.lit(RowKind.INSERT.value) if rows.kind is None else F.coalesce(rows.kind, F.lit(RowKind.INSERT.value))
+    code = _choose(row_kind, node.codes)
     columns = {name: code if name == node.op else rows.columns[name] for name in node.schema.names}
     return replace(rows.with_columns(columns), kind=None).where(code.isNotNull())
 

@@ -108,8 +108,8 @@ def _changes(source: ChangelogSource, node: Node, op: str, first: tuple[str, ...
     kinds = kinds or {kind.name: kind for kind in RowKind}
     pairs = tuple((code, kind.value) for code, kind in kinds.items())
     changes = FromChangelog(node, op, pairs, first, fails=not source.skips)
-    told = set(kinds.values())
-    if RowKind.UPDATE_BEFORE in told or RowKind.UPDATE_AFTER not in told:
+    row_kinds = set(kinds.values())
+    if RowKind.UPDATE_BEFORE in row_kinds or RowKind.UPDATE_AFTER not in row_kinds:
         return changes
     if not first:
         message = "Updates without the row before (UPDATE_BEFORE) need a key that says which row they replace."
@@ -326,9 +326,9 @@ def _join_relations(
 
 
 def _check_names(left: Relation, right: Relation, source: JoinSource, script: Script) -> None:
-    taken = {part.qualifier for part in left.parts if part.qualifier is not None}
+    used_qualifiers = {part.qualifier for part in left.parts if part.qualifier is not None}
     for part in right.parts:
-        if part.qualifier in taken:
+        if part.qualifier in used_qualifiers:
             message = f'Two tables in FROM are called "{part.qualifier}".'
             raise script.error("SQL_SYNTAX", message, source.right.span, remedy="Give one of them an alias.")
 

@@ -73,9 +73,9 @@ class ExpandedKeys:
 
 def expand_sets(node: Node, keys: Sequence[Expression], sets: Sequence[frozenset[Expression]]) -> ExpandedKeys:
     """Each row once per set; `keys` are those that are not in all sets."""
-    taken = set(node.schema.names)
-    names = [fresh_name(key.name if isinstance(key, Column) else "key", taken) for key in keys]
-    number = fresh_name("grouping_set", taken)
+    used_names = set(node.schema.names)
+    names = [fresh_name(key.name if isinstance(key, Column) else "key", used_names) for key in keys]
+    number = fresh_name("grouping_set", used_names)
     fields = node.schema.fields
     own = tuple(Column(of.name, of.type) for of in fields)
     projections = tuple(
@@ -284,24 +284,24 @@ def _build_aggregate(
     grouping: _Grouping, ttl_ms: int | None
 ) -> tuple[Aggregate | WindowAggregate, dict[object, Expression]]:
     """The node, and what stands for each aggregate above it; the keys are added to `above`."""
-    taken = set() if grouping.window is None else set(BOUNDS)
+    used_names = set() if grouping.window is None else set(BOUNDS)
     keys: list[tuple[str, Expression]] = []
     copied = {} if grouping.copies is None else grouping.copies.columns
     sources: list[Expression] = [*grouping.common, *grouping.other]
     for number, key in enumerate(sources):
         below = copied.get(key, key)
-        name = fresh_name(key.name if isinstance(key, Column) else f"key_{number}", taken)
+        name = fresh_name(key.name if isinstance(key, Column) else f"key_{number}", used_names)
         keys.append((name, below))
         grouping.above[key] = Column(name, below.type)
     if grouping.copies is not None:
         of_set = grouping.copies.number
-        name = fresh_name(of_set.name, taken)
+        name = fresh_name(of_set.name, used_names)
         keys.append((name, of_set))
         grouping.above[of_set] = Column(name, of_set.type)
     calls: list[tuple[str, AggregateCall]] = []
     replaced: dict[object, Expression] = {}
     for term, call in grouping.calls.items():
-        name = fresh_name(f"aggregate_{len(calls)}", taken)
+        name = fresh_name(f"aggregate_{len(calls)}", used_names)
         calls.append((name, call))
         replaced[term] = Column(name, call.type)
     if grouping.window is None:

@@ -71,10 +71,10 @@ def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
     `node` has the columns of `table.writable` by name. EMIT asks for rows that come again, so those are taken by any
     table. Raises SQL_UNSUPPORTED.
     """
-    asked = without_emit(node)
-    if changelog_of(asked) is ChangelogMode.APPEND or _takes_changes(table):
+    emitting = without_emit(node)
+    if changelog_of(emitting) is ChangelogMode.APPEND or _takes_changes(table):
         return
-    cause = _cause(asked)
+    cause = _cause(emitting)
     message = (
         f'Rows of this query change ({_clause_of(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
     )
@@ -186,13 +186,17 @@ def one_per_key(
 
     Without ON CONFLICT the last one counts, as in Flink; a batch job's rows come once, the last replaces those before.
     """
-    asked = settings.get("table.exec.sink.upsert-materialize", "auto").lower()
+    materialize = settings.get("table.exec.sink.upsert-materialize", "auto").lower()
     if not takes_upserts(table) or changelog_of(without_emit(node)) is ChangelogMode.APPEND:
         return node
     apart = told is not None and told <= set(table.primary_key)
     batch = settings.get("execution.runtime-mode", "streaming").lower() == "batch"
-    needless = apart or (on_conflict is None and (batch or asked == "none"))
-    return node if needless and asked != "force" else OnePerKey(node, table.primary_key, on_conflict or OnConflict.LAST)
+    needless = apart or (on_conflict is None and (batch or materialize == "none"))
+    return (
+        node
+        if needless and materialize != "force"
+        else OnePerKey(node, table.primary_key, on_conflict or OnConflict.LAST)
+    )
 
 
 _SURE = BOOLEAN.as_nullable(False)
@@ -225,9 +229,9 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     unsized = prune_columns(Project(node, ordered))
     if not _is_batch(settings):
         check_changes(table, unsized, insert.span, script)
-    told = upsert_key_of(unsized)
+    upsert_key = upsert_key_of(unsized)
     if insert.on_conflict is not None or not _is_batch(settings):
-        check_conflicts(insert, table, unsized, told, script)
+        check_conflicts(insert, table, unsized, upsert_key, script)
     declared = settings.get("table.exec.sink.type-length-enforcer", "ignore").lower() != "trim_pad"
     sized = tuple(
         (
@@ -236,7 +240,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
         )
         for column, (_, value) in zip(table.writable, ordered, strict=True)
     )
-    rows = one_per_key(prune_columns(Project(node, sized)), table, told, insert.on_conflict, settings)
+    rows = one_per_key(prune_columns(Project(node, sized)), table, upsert_key, insert.on_conflict, settings)
     return Sink(table, rows, insert.overwrites, tuple(fixed))
 
 

@@ -122,16 +122,16 @@ def bind_prediction(source: PredictionSource, inside: Relation, script: Script) 
         )
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Predict below what makes them change.")
     node = inside.node
-    taken = set(node.schema.names)
-    hidden = fresh_name("prediction", taken)
+    used_names = set(node.schema.names)
+    hidden = fresh_name("prediction", used_names)
     call = Call(model.reference.call_name, _arguments(source, model, inside, script), model.result)
     row = Column(hidden, model.result)
     own = ((field.name, Column(field.name, field.type)) for field in node.schema.fields)
-    told = (
-        (fresh_name(field.name, taken), Call("FIELD", (row, Literal(field.name, STRING)), field.type))
+    described = (
+        (fresh_name(field.name, used_names), Call("FIELD", (row, Literal(field.name, STRING)), field.type))
         for field in model.outputs
     )
-    return project(add_columns(node, [(hidden, call)]), (*own, *told))
+    return project(add_columns(node, [(hidden, call)]), (*own, *described))
 
 
 def _model(source: PredictionSource, script: Script) -> Model:

@@ -74,18 +74,18 @@ def with_current_watermark(
         return select, order, relation
     meanings: dict[object, Term] = {}
     names: dict[TypeKind, str] = {}
-    taken = set(relation.node.schema.names)
+    used_names = set(relation.node.schema.names)
     node = relation.node
     for key, call in calls:
         kind = _kind_of_time(call, relation, context)
         if kind not in names:
-            names[kind] = fresh_name(_COLUMN, taken)
+            names[kind] = fresh_name(_COLUMN, used_names)
             node = Watermarked(node, names[kind], DataType(kind, precision=_MILLISECONDS))
         meanings[key] = NameTerm((_QUALIFIER, names[kind]), call.span)
     columns = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields if of.name in names.values())
     part = ScopePart(_QUALIFIER, columns, frozenset(names.values()))
-    told = Relation(node, (*relation.over(node).parts, part))
-    return _rewritten(select, meanings), with_terms(order, meanings), told
+    extended = Relation(node, (*relation.over(node).parts, part))
+    return _rewritten(select, meanings), with_terms(order, meanings), extended
 
 
 def _rewritten(select: Select, meanings: Mapping[object, Term]) -> Select:

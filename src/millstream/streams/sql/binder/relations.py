@@ -75,7 +75,7 @@ def as_columns(
 
     No new column is called like one of `apart`, as those of a join's other side.
     """
-    taken = {*node.schema.names, *apart}
+    used_names = {*node.schema.names, *apart}
     names: list[str] = []
     added: dict[Expression, str] = {}
     for value in values:
@@ -83,7 +83,7 @@ def as_columns(
             names.append(value.name)
             continue
         if value not in added:
-            added[value] = fresh_name(name, taken)
+            added[value] = fresh_name(name, used_names)
         names.append(added[value])
     return add_columns(node, [(of, value) for value, of in added.items()]), tuple(names)
 

@@ -33,8 +33,8 @@ def distinct(node: Node) -> Node:
     below, time = with_window_time(node)
     given = {name: bound for names, bound in bounds for name in names}
     attached = Attached(min(windows.starts), min(windows.ends), time)
-    taken = {bound for _, bound in bounds}
-    keys = [(fresh_name(name, taken), column) for name, column in columns if name not in given]
+    used_names = {bound for _, bound in bounds}
+    keys = [(fresh_name(name, used_names), column) for name, column in columns if name not in given]
     grouped = WindowAggregate(below, attached, tuple(keys), ())
     names = {column.name: name for name, column in keys}
     shown = ((name, replace(column, name=given.get(name) or names[name])) for name, column in columns)

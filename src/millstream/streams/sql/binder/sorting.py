@@ -46,7 +46,7 @@ def sort_rows(query: OrderedQuery, selected: SelectList) -> Node:
     """The rows of a SELECT in an order that may name its output, positions and expressions over what it reads."""
     script = selected.scope.script
     names = tuple(name for name, _ in selected.columns)
-    taken = {*names}
+    used_names = {*names}
     hidden: list[tuple[str, Expression]] = []
     keys = []
     for written, item in zip(query.order, selected.order, strict=True):
@@ -56,7 +56,7 @@ def sort_rows(query: OrderedQuery, selected: SelectList) -> Node:
             known = [*selected.columns, *hidden]
             name = next((of for of, bound in known if bound == value), None)
             if name is None:
-                name = fresh_name("order_key", taken)
+                name = fresh_name("order_key", used_names)
                 hidden.append((name, value))
         keys.append(OrderKey(name, item.ascending, item.nulls_first))
     node = selected.node

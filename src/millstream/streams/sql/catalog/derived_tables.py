@@ -256,15 +256,15 @@ def _columns(
     statement: CreateTable, source: CreateTable, strategies: _Strategies, script: Script
 ) -> tuple[ColumnDefinition, ...]:
     own = {definition.name: definition for definition in statement.columns}
-    taken: list[ColumnDefinition] = []
+    columns: list[ColumnDefinition] = []
     for definition in source.columns:
         feature = "GENERATED" if definition.expression is not None else "METADATA" if definition.metadata_key else ""
         if feature and not _includes(feature, strategies):
             continue
         mine = own.get(definition.name)
         if mine is None:
-            taken.append(definition)
+            columns.append(definition)
         elif not feature or strategies[feature][0] != "OVERWRITING":
             message = f'Both tables have a column "{definition.name}".'
             raise script.error("SQL_SYNTAX", message, mine.span, remedy="Leave it out, or give it another name.")
-    return (*taken, *statement.columns)
+    return (*columns, *statement.columns)

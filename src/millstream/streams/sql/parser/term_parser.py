@@ -437,8 +437,8 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
     if cursor.take("FILTER"):
         cursor.need_symbol("(")
         cursor.need("WHERE")
-        asked = parse_term(cursor)
-        condition = asked if known is None else Operation("AND", (known, asked), asked.span)
+        term = parse_term(cursor)
+        condition = term if known is None else Operation("AND", (known, term), term.span)
         cursor.need_symbol(")")
     over = parse_over(cursor) if cursor.take("OVER") else None
     span = span if over is None else cursor.since(start)

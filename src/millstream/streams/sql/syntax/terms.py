@@ -113,9 +113,9 @@ def conjuncts_of_term(term: Term) -> Iterator[Term]:
 def _factor_out(term: Operation) -> Iterator[Term]:
     """(a AND b) OR (a AND c) as a, then b OR c; a join can use the equation as a key then."""
     branches = [list(conjuncts_of_term(branch)) for branch in _disjuncts(term)]
-    said = [{identity(part) for part in branch} for branch in branches]
+    identities = [{identity(part) for part in branch} for branch in branches]
     common = {identity(part): part for part in branches[0] if _is_equation(part)}
-    common = {key: part for key, part in common.items() if all(key in parts for parts in said)}
+    common = {key: part for key, part in common.items() if all(key in parts for parts in identities)}
     if not common:
         yield term
         return

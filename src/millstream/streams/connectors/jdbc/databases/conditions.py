@@ -31,8 +31,10 @@ def sql_of_conditions(
 
     `stored` are the columns of the table by their names in the job.
     """
-    asked = [found for one in conditions if (found := _sql_of(database, stored, one)) is not None]
-    return " AND ".join(f"({words})" for words, _ in asked), tuple(value for _, values in asked for value in values)
+    conditions_sql = [found for one in conditions if (found := _sql_of(database, stored, one)) is not None]
+    return " AND ".join(f"({words})" for words, _ in conditions_sql), tuple(
+        value for _, values in conditions_sql for value in values
+    )
 
 
 def _sql_of(database: Database, stored: Mapping[str, StoredColumn], condition: Expression) -> _SqlCondition | None:

@@ -241,8 +241,8 @@ class DatabaseConnection:
 
     def has_transactions(self, table: str) -> bool:
         """Whether rows of the table can be taken back."""
-        asked = self._driver.engine_query(table_parts(table))
-        return asked is None or all(bool(row[0]) for row in self.rows(*asked))
+        query = self._driver.engine_query(table_parts(table))
+        return query is None or all(bool(row[0]) for row in self.rows(*query))
 
     def close(self) -> None:
         """End it; a line that is broken already is no error."""

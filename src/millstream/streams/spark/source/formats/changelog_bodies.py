@@ -158,10 +158,10 @@ def _changes_by(_text: BodyFormat) -> Callable[[Any], list[_Change]]:
     decoder = msgspec.json.Decoder(_Said)
 
     def read(body: bytes | memoryview) -> list[_Change]:
-        said = decoder.decode(body)
-        if said.op not in _KINDS:
-            raise ValueError(f"op {said.op!r} is none of {', '.join(_KINDS)}")
-        return [(_KINDS[said.op], bytes(said.data))]
+        change = decoder.decode(body)
+        if change.op not in _KINDS:
+            raise ValueError(f"op {change.op!r} is none of {', '.join(_KINDS)}")
+        return [(_KINDS[change.op], bytes(change.data))]
 
     return read
 

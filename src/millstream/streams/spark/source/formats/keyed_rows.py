@@ -66,13 +66,13 @@ class AvroChangesDecoder:
 
 
 def _rows(envelope: dict[str, Any]) -> list[tuple[RowKind, dict[str, Any]]]:
-    said = _SAID.get(envelope.get("op") or "")
-    if said is None:
+    kinds = _SAID.get(envelope.get("op") or "")
+    if kinds is None:
         raise ValueError(f"op {envelope.get('op')!r} is none of {', '.join(_SAID)}")
-    for _, name in said:
+    for _, name in kinds:
         if not isinstance(envelope.get(name), dict):
             raise ValueError(f"{name} is null (the database must log whole rows: REPLICA IDENTITY FULL in PostgreSQL)")
-    return [(kind, envelope[name]) for kind, name in said]
+    return [(kind, envelope[name]) for kind, name in kinds]
 
 
 class BodyDecoder(Protocol):

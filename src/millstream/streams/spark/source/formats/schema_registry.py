@@ -55,16 +55,16 @@ class SchemaRegistry:
         if known and self._clock() - since_s < MISSING_FOR_S:
             raise ValueError(known)
         if number not in self._known:
-            said = self._request("GET", f"/schemas/ids/{number}")
-            problem = "" if said is not None else f"the registry has no schema {number}"
-            if said is not None and said.get("references"):
+            answer = self._request("GET", f"/schemas/ids/{number}")
+            problem = "" if answer is not None else f"the registry has no schema {number}"
+            if answer is not None and answer.get("references"):
                 problem = f"the schema {number} is made of several, which are not read"
-            if said is not None and said.get("schemaType", "AVRO") != "AVRO":
-                problem = f"the schema {number} is {said['schemaType']}, not AVRO"
-            if problem or said is None:
+            if answer is not None and answer.get("schemaType", "AVRO") != "AVRO":
+                problem = f"the schema {number} is {answer['schemaType']}, not AVRO"
+            if problem or answer is None:
                 self._missing[number] = (self._clock(), problem)
                 raise ValueError(problem)
-            self._known[number] = parse_schema(said["schema"])
+            self._known[number] = parse_schema(answer["schema"])
         return self._known[number]
 
     def register(self, subject: str, schema: str) -> int:

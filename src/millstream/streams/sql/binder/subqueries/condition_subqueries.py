@@ -93,8 +93,8 @@ def _bind_value_condition(term: Term, relation: Relation, context: QueryContext)
     outer = scope_of(relation, context.script, "WHERE", context.outer)
     for query in queries_of(term):
         if isinstance(query, QueryTerm):
-            taken = {name for node in (below, *nodes) for name in node.schema.names}
-            found = _single(query, taken, outer, context)
+            used_names = {name for node in (below, *nodes) for name in node.schema.names}
+            found = _single(query, used_names, outer, context)
             if found.conditions:
                 below = join_nodes(below, found.node, JoinKind.LEFT, found.conditions)
             else:
@@ -236,19 +236,19 @@ def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
 
 def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryContext, *, has_operands: bool) -> _Inner:
     inside = replace(context, hints=(), outer=None)
-    taken = relation.node.schema.names
+    used_names = relation.node.schema.names
     if isinstance(query, OrderedQuery) and not has_operands and query.limit != 0 and not query.offset:
         # Neither an order nor a limit changes whether there is a row.
         query = query.query
     if not isinstance(query, Select) or query.source is None or not is_plain(query, context.script):
-        return _bind_grouped(query, outer, taken, context, has_operands=has_operands)
+        return _bind_grouped(query, outer, used_names, context, has_operands=has_operands)
     source = bind_source(query.source, inside)
     here = scope_of(source, context.script, "WHERE")
     terms = [] if query.where is None else list(conjuncts_of_term(query.where))
     own = [term for term in terms if all(column_of_name(name, here) is not None for name in names_of(term))]
     for term in own:
         source = apply_where(term, source, inside)
-    node, new = rename_apart(source.node, taken)
+    node, new = rename_apart(source.node, used_names)
     parts = tuple(
         replace(part, columns=tuple((name, rename_columns(value, new)) for name, value in part.columns))
         for part in source.parts

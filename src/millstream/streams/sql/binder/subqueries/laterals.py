@@ -26,9 +26,11 @@ def join_table_function(
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Use LEFT JOIN ... ON TRUE or CROSS JOIN.")
     call = _call(left, source, context)
     fields = _fields(call, source, context)
-    taken = set(left.node.schema.names)
+    used_names = set(left.node.schema.names)
     nullable = kind is JoinKind.LEFT
-    names = tuple(Field(fresh_name(of.name, taken), of.type.as_nullable() if nullable else of.type) for of in fields)
+    names = tuple(
+        Field(fresh_name(of.name, used_names), of.type.as_nullable() if nullable else of.type) for of in fields
+    )
     node = Correlate(left.node, call, names, kind)
     shown = zip((of.name for of in fields), names, strict=True)
     part = ScopePart(source.alias.name, tuple((name, Column(of.name, of.type)) for name, of in shown))

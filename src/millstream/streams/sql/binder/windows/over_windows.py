@@ -69,12 +69,12 @@ def bind_over(
     replaced = dict(scope.replaced)
     # A filter turns the ranking right below it into a Top-N, so rankings stand above the rest.
     for (_, window), members in sorted(windows.items(), key=lambda entry: entry[0][0] is not None):
-        taken = set(node.schema.names)
+        used_names = set(node.schema.names)
         bound = []
         for key, call in members:
             _check_order(call, window, node, scope, context)
             aggregate = bind_aggregate(replace(call, over=None), scope, spec=_spec(call, scope, context))
-            over = OverCall(fresh_name(f"over_{len(replaced)}", taken), aggregate)
+            over = OverCall(fresh_name(f"over_{len(replaced)}", used_names), aggregate)
             bound.append(over)
             replaced[key] = Column(over.name, aggregate.type)
         node = Over(node, window.partition, window.order, window.frame, tuple(bound), window.whole)
