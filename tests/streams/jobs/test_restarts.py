@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model import errors
 from millstream.model.errors import ConnectionFailed, MessageRefused, NameRefused, TimedOut, Unreachable
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.restarts import Restarts, RestartSettings, may_pass
+from millstream.streams.jobs.restarts import Restarts, RestartSettings, first_cause, may_pass
 from millstream.streams.jobs.settings import JobSettings
 
 CONNECTION_ERRORS = {
@@ -52,6 +52,22 @@ def no_jitter() -> float:
 )
 def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:
     assert may_pass(error)
+
+
+class CausedError(RuntimeError):
+    """As Spark's errors are in Python: the cause is no part of the words."""
+
+    def __init__(self, words: str, cause: BaseException) -> None:
+        super().__init__(words)
+        self._cause = cause
+
+
+def test_a_cause_without_a_message_that_the_words_leave_out_is_looked_at() -> None:
+    words = "[STREAM_FAILED] Query [id = 1] terminated with exception:  SQLSTATE: XXKST (no cause message)"
+    gone = CausedError(words, RuntimeError("java.io.EOFException"))
+    assert may_pass(gone)
+    assert first_cause(gone) == "EOFException without a message"
+    assert not may_pass(CausedError(words, RuntimeError("java.lang.NullPointerException")))
 
 
 @pytest.mark.parametrize("kind", sorted(CONNECTION_ERRORS))

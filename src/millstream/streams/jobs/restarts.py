@@ -14,10 +14,15 @@ __all__ = ["BOUNDED_ATTEMPTS", "RestartSettings", "Restarts", "first_cause", "ma
 
 
 _MAX_CHARACTERS = 500
+_MAX_CAUSES = 8
+"""Causes of causes that are looked at."""
 _PYTHON_ERROR = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Refused|Failed|Unreachable|TimedOut)): (.+)$"
 )
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*): (.+)$")
+_BARE_JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*)$")
+"""An exception without a message: a pipe whose other end is gone, as a rule."""
+
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$")
 """What an expression raised by itself, in Spark's frame."""
 
@@ -28,7 +33,7 @@ def first_cause(error: BaseException) -> str:
     """One sentence: the innermost cause that Python or Java named, else the error's first line."""
     if isinstance(error, MillstreamError):
         return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in _words_of(error).splitlines() if line.strip()]
     raised = next((match for line in lines if (match := _RAISED.search(line))), None)
     if raised is not None:
         return _short(raised[1])
@@ -36,7 +41,19 @@ def first_cause(error: BaseException) -> str:
         found = [match for line in lines if (match := pattern.match(line)) and match[1] not in _WRAPPERS]
         if found:
             return _short(f"{found[-1][1]}: {found[-1][2]}")
+    bare = [match[1] for line in lines if (match := _BARE_JAVA_CAUSE.match(line)) and match[1] not in _WRAPPERS]
+    if bare:
+        return f"{bare[-1]} without a message"
     return _short(lines[0] if lines else type(error).__name__)
+
+
+def _words_of(error: BaseException) -> str:
+    """The error's words and those of its causes: one without a message is named in none of the others."""
+    words, cause = [str(error)], getattr(error, "_cause", None)
+    while isinstance(cause, BaseException) and len(words) <= _MAX_CAUSES:
+        words.append(str(cause))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(words)
 
 
 def _short(text: str) -> str:
@@ -81,7 +98,7 @@ def may_pass(error: BaseException) -> bool:
     """Whether the error (Spark's have the worker's traceback as text) says that something was not there just now."""
     if isinstance(error, MillstreamError):
         return isinstance(error, ConnectionFailed) or error.name in _PASSING_NAMES or _says_so(str(error))
-    return _says_so(str(error))
+    return _says_so(_words_of(error))
 
 
 def _says_so(text: str) -> bool:

@@ -38,18 +38,18 @@ _PLAIN = """INSERT INTO alerts SELECT rule, title, level, tags, version, event_t
   FROM hits WHERE measure IS NULL;"""
 
 _WINDOW = """INSERT INTO {table}
-  SELECT rule, MAX(title), MAX(level), '{measure}', window_start, window_end, group_key, {value}, MAX({told})
+  SELECT rule, MAX(title), MAX(level), '{measure}', window_start, window_end, group_key, {value}, MAX({columns})
   FROM TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(event_time), {window}))
   WHERE measure = '{measure}' AND window_ms = {window_ms}{apart}
   GROUP BY rule, group_key, window_start, window_end
   HAVING {holds};"""
 
 _SLIDING = """INSERT INTO {table}
-  SELECT rule, title, level, '{measure}', event_time - {window}, event_time, group_key, value, {told}
+  SELECT rule, title, level, '{measure}', event_time - {window}, event_time, group_key, value, {columns}
   FROM (
     SELECT *, FIRST_VALUE(one) OVER {frame} AS first_one
     FROM (
-      SELECT rule, title, level, event_time, group_key, {told}, value, UUID() AS one
+      SELECT rule, title, level, event_time, group_key, {columns}, value, UUID() AS one
       FROM (SELECT *, {value} OVER {frame} AS value FROM {source}
         WHERE measure = '{measure}' AND window_ms = {window_ms}{apart})
       WHERE {holds}
@@ -88,7 +88,7 @@ _CHAIN = """CREATE VIEW {view} AS SELECT {columns}
   FROM hits WHERE rule IN ({rules}){links};"""
 
 _LINK = """
-  UNION ALL SELECT {told}
+  UNION ALL SELECT {columns}
   FROM TABLE(TUMBLE(TABLE hits, DESCRIPTOR(event_time), {window}))
   WHERE rule = '{rule}' AND measure = '{measure}' AND window_ms = {window_ms}
   GROUP BY group_key, window_start, window_end, window_time
@@ -221,7 +221,7 @@ def _insert(shape: _Shape, counts: Mapping[MeasureKind, str], *, source: str = "
         table="measured_alerts" if shape.kind.is_number else "counted_alerts",
         measure=shape.name,
         value=value,
-        told="bounds" if shape.kind.is_number else "at_least",
+        columns="bounds" if shape.kind.is_number else "at_least",
         window=_interval(shape.window_ms),
         window_ms=shape.window_ms,
         frame=_FRAME.format(window=_interval(shape.window_ms)),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +18,7 @@ from millstream.model.errors import NameRefused
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner
+from millstream.streams.spark.runtime.source_forks import READER
 
 pytestmark = pytest.mark.spark
 
@@ -120,6 +124,40 @@ def test_a_job_whose_server_goes_away_fails_with_the_address_and_no_stack_trace(
     assert "Traceback" not in str(failure.value)
     assert "\n" not in str(failure.value)
     assert job.progress().state == "failed"
+
+
+@pytest.mark.kill
+def test_a_job_whose_reader_of_the_source_is_killed_goes_on(spark: SparkSession, topic: Filled) -> None:
+    with topic(ROWS) as running:
+        soon = "SET 'restart-strategy.exponential-delay.initial-backoff' = '100 ms';"
+        plan = compiled(soon + TABLE + "SELECT id FROM t", running.nameserver)
+        job = runner_of(spark, running).start(plan, name="reader-killed")
+        while job.progress().rows_in < len(ROWS):
+            assert not job.wait(0.05)
+        killed = readers_below(os.getpid())
+        assert killed
+        for pid in killed:
+            # Each of them passes it on to the process that it stands for, where there is one.
+            os.kill(pid, signal.SIGTERM)
+        while job.progress().restarts < 1:
+            assert not job.wait(0.05)
+        assert job.progress().state == "running"
+        job.stop()
+
+
+def readers_below(ancestor: int) -> list[int]:
+    """The processes below `ancestor` in which Spark's driver reads positions of sources."""
+    parents, readers = {}, []
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(one.name)] = int((one / "stat").read_text().rpartition(")")[2].split()[1])
+            if READER.encode() in (one / "cmdline").read_bytes():
+                readers.append(int(one.name))
+
+    def is_below(pid: int) -> bool:
+        return pid == ancestor or (pid in parents and is_below(parents[pid]))
+
+    return [pid for pid in readers if is_below(pid)]
 
 
 def test_what_the_taker_of_rows_raises_fails_a_batch_job(spark: SparkSession, tmp_path: Path) -> None:
