@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -61,8 +61,8 @@ def at(directory: Path) -> int:
 class Query:
     """A pipeline that runs until it is stopped."""
 
-    def __init__(self, outputs: list[Output]) -> None:
-        self.outputs = outputs
+    def __init__(self, members: Mapping[Path, list[Output]]) -> None:
+        self.outputs = [output for outputs in members.values() for output in outputs]
         self.over = threading.Event()
 
     def progress(self) -> JobProgress:
@@ -117,9 +117,9 @@ def test_jobs_that_stand_elsewhere_are_no_cohort(tmp_path: Path) -> None:
 def shared(root: Path, names: str) -> tuple[Cohort, dict[str, CohortMember], list[Query]]:
     started: list[Query] = []
 
-    def start(outputs: list[Output]) -> Query:
+    def start(members: Mapping[Path, list[Output]]) -> Query:
         stand(root / "merged-1", 0, batches=0 if started else 3)
-        started.append(Query(outputs))
+        started.append(Query(members))
         return started[-1]
 
     directories = {name: root / name / "events" for name in names}

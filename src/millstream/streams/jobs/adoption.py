@@ -30,6 +30,7 @@ __all__ = [
     "begin_log",
     "check_passes",
     "check_places",
+    "find_cut_batch",
     "fit_log",
     "last_over",
     "name_query",
@@ -106,6 +107,23 @@ def last_over(directory: Path, spark: Path) -> int | None:
         words = f"The micro-batch {planned} of the old query in {directory} was begun and is not over."
         raise JobError("CHECKPOINT_MISMATCH", words, remedy=HALF_DONE)
     return over if over >= 0 else None
+
+
+def find_cut_batch(directory: Path, spark: Path) -> int | None:
+    """The planned micro-batch of which some sinks may have rows and others not; None where there is none.
+
+    One that all sinks have, and that Spark has not noted as over, is noted.
+    """
+    committed = max(batches_in(spark / "commits"), default=-1)
+    planned = max(batches_in(spark / "offsets"), default=-1)
+    note = DeliveryNote.read(directory)
+    if planned <= committed:
+        return None
+    if note.over == planned:
+        _write(spark / "commits" / str(planned), _NO_COMMIT)
+        return None
+    knows = note.begun >= committed and note.begun >= 0
+    return planned if note.begun >= planned or not knows else None
 
 
 def check_passes(spark: Path, batch_id: int | None) -> None:

@@ -19,6 +19,7 @@ from millstream.streams.jobs.adoption import (
     batches_in,
     check_passes,
     check_places,
+    find_cut_batch,
     fit_log,
     last_over,
     raw_ends,
@@ -276,6 +277,18 @@ class Checkpoint:
     def delivered_ends(self) -> dict[str, Position]:
         """The end of the latest micro-batch that is over, by source; the start where there is none."""
         return self._ends(max(batches_in(self.spark / "commits"), default=None))
+
+    def find_cut_batch(self) -> int | None:
+        """The micro-batch of which sinks may have rows and not all have them all; None where there is none.
+
+        One that all sinks have is noted in Spark's log, if Spark had no time for that. The query must not run.
+        """
+        return find_cut_batch(self.directory, self.spark)
+
+    def rename(self) -> None:
+        """Go on as another query for the sinks, so that none knows rows of an earlier attempt."""
+        self._identity = replace(self._identity, id=uuid.uuid4().hex[:_ID_CHARACTERS])
+        write_identity(self.directory, self._identity)
 
     def end_of(self, batch_id: int) -> dict[str, Position]:
         """The end of the micro-batch, which is planned, by source."""

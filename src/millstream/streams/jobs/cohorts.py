@@ -128,6 +128,7 @@ def leave(directories: Sequence[Path], root: Path) -> None:
             continue
         query = Checkpoint.find(root / name)
         if query is not None:
+            query.find_cut_batch()
             own.begin_at(query.delivered_ends())
         (directory / SHARED_FILE).unlink()
         queries.add(name)
@@ -142,27 +143,34 @@ def _sharing(root: Path, query: str) -> list[Path]:
 
 
 class Cohort:
-    """A query that several jobs share. `start` starts it for the outputs of those that are left.
+    """A query that several jobs share. `start` starts it for those that are left.
 
     `root` holds all checkpoints, `query` is the name of the query's; `members` are the jobs' outputs by their
-    directories. Jobs that shared the query earlier and are not among them leave it.
+    directories. Jobs that shared the query earlier and are not among them leave it. `finish` has a micro-batch
+    delivered that was cut short, before jobs leave.
     """
 
     def __init__(
-        self, root: Path, query: str, members: Mapping[Path, list[Output]], start: Callable[[list[Output]], Pipeline]
+        self,
+        root: Path,
+        query: str,
+        members: Mapping[Path, list[Output]],
+        start: Callable[[Mapping[Path, list[Output]]], Pipeline],
+        finish: Callable[[], None] = lambda: None,
     ) -> None:
         self._root = root
         self.query = query
         self._members = dict(members)
         self._leaving: list[Path] = []
         self._start = start
+        self._finish = finish
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._error: JobError | None = None
         leave([directory for directory in _sharing(root, query) if directory not in members], root)
         for directory in members:
             write_file(directory / SHARED_FILE, query.encode())
-        self._pipeline = start(self._outputs())
+        self._pipeline = start(dict(self._members))
 
     def progress(self) -> JobProgress:
         """The counts of the whole query."""
@@ -211,15 +219,13 @@ class Cohort:
             if self._timer is None:
                 return
             try:
+                self._finish()
                 leave(self._leaving, self._root)
                 self._leaving.clear()
-                self._pipeline = self._start(self._outputs())
+                self._pipeline = self._start(dict(self._members))
             except MillstreamError as error:
                 self._error = error if isinstance(error, JobError) else JobError("JOB_FAILED", str(error))
             self._timer = None
-
-    def _outputs(self) -> list[Output]:
-        return [output for outputs in self._members.values() for output in outputs]
 
 
 class CohortMember:

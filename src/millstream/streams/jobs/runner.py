@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from millstream.streams.jobs.cohorts import (
     leave,
     table_of,
 )
+from millstream.streams.jobs.cut_batches import SharedPlans, finish_cut_batch, note_plans
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
@@ -39,6 +40,7 @@ from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource
+from millstream.streams.spark.source.position import Position
 from millstream.streams.state.unreachable import StateUnreachable
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows", "check_query", "queries_of"]
@@ -96,7 +98,9 @@ class JobRunner:
     ) -> list[Pipeline]:
         """The queries of a job, all started."""
         outputs = with_bad_casts(self._environment.outputs(plan, settings, on_rows), settings)
-        leave(list((self._root / name).glob("*")), self._root)
+        own = list((self._root / name).glob("*"))
+        self._finish_cut(own, on_rows=on_rows)
+        leave(own, self._root)
         parted = part_hits(outputs, settings) if self._environment.parts_hits else None
         judging = outputs if parted is None else parted.judging
         if settings.savepoint and settings.batch:
@@ -210,11 +214,12 @@ class JobRunner:
         """Jobs of one cohort as one query."""
         table = table_of(jobs[0][1])
         assert table is not None
+        places = {self._root / name / table.name: (name, plan) for name, plan in jobs}
+        self._finish_cut(places, following=list(places.values()), on_rows=on_rows)
         source, notices = self._environment.source(table, settings), list[str]()
         members: dict[Path, list[Output]] = {}
-        for name, plan in jobs:
+        for directory, (_, plan) in places.items():
             outputs = self._environment.outputs(plan, settings, on_rows)
-            directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
             check_change(directory, fingerprint(named), self._root)
             own = Checkpoint.open(
@@ -226,21 +231,62 @@ class JobRunner:
                 told=lambda fit: notices.extend(f"The query has changed. {line}" for line in fit.lines()),
             )
             members[directory] = outputs
-        first = next(iter(members))
-        query, starts = shared_query(first) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
-        build = partial(
-            PipelineBuilder,
+        query, starts = shared_query(next(iter(members))) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
+        notes = tuple(dict.fromkeys(notices))
+
+        def start(left: Mapping[Path, list[Output]]) -> Pipeline:
+            note_plans(self._root / query, [places[directory] for directory in left])
+            return self._shared_query(query, list(left.values()), settings, bounded, starts, notes).start()
+
+        finish = partial(self._finish_query, query, None, on_rows)
+        cohort = Cohort(self._root, query, members, start, finish)
+        return [CohortMember(cohort, directory, outputs) for directory, outputs in members.items()]
+
+    def _shared_query(
+        self,
+        query: str,
+        outputs: Sequence[list[Output]],
+        settings: JobSettings,
+        bounded: bool,
+        starts: dict[str, Position],
+        notices: Sequence[str] = (),
+    ) -> PipelineBuilder:
+        return PipelineBuilder(
             self._spark,
             self._environment,
             settings,
             query,
             self._root / query,
-            bounded=bounded,
-            starts=starts,
-            notices=tuple(dict.fromkeys(notices)),
+            [output for some in outputs for output in some],
+            bounded,
+            starts,
+            notices,
         )
-        cohort = Cohort(self._root, query, members, lambda left: build(outputs=left).start())
-        return [CohortMember(cohort, directory, outputs) for directory, outputs in members.items()]
+
+    def _finish_cut(
+        self,
+        directories: Iterable[Path],
+        *,
+        following: SharedPlans | None = None,
+        on_rows: Callable[[ResultRows], None] | None,
+    ) -> None:
+        """Finish what was cut short in the queries that the jobs with these checkpoints shared, unless `following` do.
+
+        See `finish_cut_batch`.
+        """
+        for query in dict.fromkeys(shared_query(directory) for directory in directories):
+            if query is not None:
+                self._finish_query(query, following, on_rows)
+
+    def _finish_query(
+        self, query: str, following: SharedPlans | None, on_rows: Callable[[ResultRows], None] | None
+    ) -> None:
+        def start(plans: SharedPlans) -> Pipeline:
+            settings = JobSettings.of(plans[0][1].settings, self._nameserver)
+            outputs = [self._environment.outputs(plan, settings, on_rows) for _, plan in plans]
+            return self._shared_query(query, outputs, settings, False, {}).start()
+
+        finish_cut_batch(self._root / query, start, following)
 
     def _start_query(
         self, job: str, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool

@@ -14,7 +14,7 @@ from typing import Final
 
 from millstream.store.files import FileLayer
 
-__all__ = ["JOB_FILES", "JobFiles", "create_file", "discard_unfinished", "write_file"]
+__all__ = ["JOB_FILES", "PRIVATE_FILES", "JobFiles", "create_file", "discard_unfinished", "write_file"]
 
 _UNFINISHED = re.compile(r"\..+\.\d+\.[0-9a-f]{8}|.+\.tmp")
 """Names of files that a writer had not finished; those that end with `.tmp` are of earlier releases."""
@@ -32,6 +32,9 @@ class JobFiles(FileLayer):
 
 JOB_FILES: Final = JobFiles()
 """What writes files where no other layer is given."""
+
+PRIVATE_FILES: Final = FileLayer()
+"""What writes files for their owner alone, as those that may hold keys of access."""
 
 
 def write_file(path: Path, content: bytes, *, durable: bool = True, files: FileLayer = JOB_FILES) -> None:
