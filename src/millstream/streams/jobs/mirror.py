@@ -23,7 +23,14 @@ import msgspec
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.identity import IDENTITY_FILE, OWNER_FILE, CopyOwner, read_identity, read_owner
+from millstream.streams.jobs.identity import (
+    IDENTITY_FILE,
+    OWNER_FILE,
+    CopyOwner,
+    JobIdentity,
+    read_identity,
+    read_owner,
+)
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.topic_files import TopicFiles
 from millstream.streams.spark.operators.arrow_files import ArrowStateFiles
@@ -108,27 +115,53 @@ class StatePlace:
         remedy = "'execution.checkpointing.dir' stays as it was when the job began; or give the job another name."
         raise JobError("CHECKPOINT_MISMATCH", words, remedy=remedy)
 
+    def copied_origin(self) -> str:
+        """The savepoint that the query began with of which a copy lies there; blank where there is no copy.
+
+        Its directory need not be there. Raises as `mirror`, and JobError CHECKPOINT_DAMAGED.
+        """
+        place = self._copies()
+        if place is None:
+            return ""
+        copy = MirroredDirectory(self._directory, place, lambda _name: True)
+        try:
+            head = copy.head()
+            identity = (
+                None if head is None else msgspec.json.decode(copy.content(head, IDENTITY_FILE), type=JobIdentity)
+            )
+        except StateUnreachable as error:
+            raise refusal_of(error) from error
+        finally:
+            self._close()
+        return "" if identity is None else identity.origin
+
     def mirror(self) -> CheckpointMirror | None:
         """The copy of the checkpoint; None where the directory is all there is.
 
         Raises JobError STATE_UNREACHABLE, STATE_DENIED where the place cannot be written, read and listed.
         """
-        place: StateFiles
+        place = self._copies()
+        if place is None:
+            return None
+        return CheckpointMirror(
+            self._directory, place, waits=self._waits, operators=self._operators_location, close=self._close
+        )
+
+    def _copies(self) -> StateFiles | None:
+        """Where the copy lies, seen to be fit for it."""
         try:
             if self._files is not None:
                 self._files.probe()
-                place = self._files.within("checkpoint")
-            elif self._topic is not None:
+                return self._files.within("checkpoint")
+            if self._topic is not None:
                 self._topic.prepare()
-                place = self._topic
-            else:
-                return None
         except StateUnreachable as error:
             raise refusal_of(error) from error
-        close = self._topic.close if self._topic is not None else lambda: None
-        return CheckpointMirror(
-            self._directory, place, waits=self._waits, operators=self._operators_location, close=close
-        )
+        return self._topic
+
+    def _close(self) -> None:
+        if self._topic is not None:
+            self._topic.close()
 
 
 class CheckpointMirror:

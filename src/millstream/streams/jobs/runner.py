@@ -27,7 +27,7 @@ from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.identity import read_identity, shared_query
-from millstream.streams.jobs.mirror import refusal_of
+from millstream.streams.jobs.mirror import StatePlace, refusal_of
 from millstream.streams.jobs.outputs import Output, tables_of
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeline_directories
@@ -128,8 +128,12 @@ class JobRunner:
     def _begin_from_savepoint(self, name: str, outputs: Sequence[Output], settings: JobSettings) -> None:
         """Put the savepoint in the place of the job's checkpoint, unless it has begun from it already."""
         savepoint, job, place = Path(settings.savepoint), self._root / name, settings.state_place
+
+        def copied_origin(query: str) -> str:
+            return StatePlace(settings, name, job / query).copied_origin()
+
         try:
-            if not begins_from(savepoint, job, place):
+            if not begins_from(savepoint, job, copied_origin):
                 return
             for directory, members in queries_of(savepoint, outputs):
                 check_query(directory, members, settings)

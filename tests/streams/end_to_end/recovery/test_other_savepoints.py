@@ -62,7 +62,7 @@ def check_moving(spark: SparkSession, running: Topic, saved_in: str, begun_in: s
         client.send_many(events(1))
         runs.append(bounded_run(spark, running, begin + tasks.format(3) + COUNTS, name="second"))
         if begun_in:
-            assert not (checkpoints / "second" / "t" / "operators").exists()
+            assert (checkpoints / "second" / "t" / "operators").exists() is ("mirror" in begun_in)
             shutil.rmtree(checkpoints / "second")
         client.send_many(events(2))
         runs.append(bounded_run(spark, running, begin + tasks.format(1) + COUNTS, name="second"))
@@ -78,6 +78,11 @@ def test_a_savepoint_moves_state_into_a_directory_elsewhere_and_out_of_one(
     place = f"SET 'execution.checkpointing.dir' = '{tmp_path / 'states'}';"
     with topic([]) as running:
         check_moving(spark, running, place if is_saved_there else "", place if begins_there else "")
+
+
+def test_a_job_that_began_from_a_savepoint_goes_on_from_its_copy_in_a_topic(spark: SparkSession, topic: Filled) -> None:
+    with topic([]) as running:
+        check_moving(spark, running, "", "SET 'state.mirror' = 'topic';")
 
 
 def test_a_savepoint_moves_state_from_one_prefix_of_an_object_store_to_another(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -40,6 +40,11 @@ def mirror_at(root: Path, job: Path) -> CheckpointMirror:
     found = StatePlace(settings, job.name, job / "t").mirror()
     assert found is not None
     return found
+
+
+def copied_origins(location: str, job: Path) -> Callable[[str], str]:
+    settings = JobSettings.of({"execution.checkpointing.dir": location}, "n:1")
+    return lambda query: StatePlace(settings, job.name, job / query).copied_origin()
 
 
 def test_a_savepoint_has_the_state_of_its_micro_batch_wherever_it_lies(tmp_path: Path) -> None:
@@ -91,7 +96,7 @@ def test_a_job_begins_in_another_place_and_its_copy_says_so_when_its_disk_is_los
     first = placed_job(tmp_path / "first")[0] if is_placed else job_at(tmp_path / "first")
     write_savepoint(first, tmp_path / "saved")
     job, location = tmp_path / "jobs" / "new", str(tmp_path / "place")
-    assert begins_from(tmp_path / "saved", job, location)
+    assert begins_from(tmp_path / "saved", job, copied_origins(location, job))
     left = tmp_path / "place" / "new" / "t" / STATE / "9.0-15.delta"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"of a start that was cut off")
@@ -107,7 +112,7 @@ def test_a_job_begins_in_another_place_and_its_copy_says_so_when_its_disk_is_los
     copy.close()
     identity = read_identity(job / "t")
     lost = tmp_path / "elsewhere" / "new"
-    assert not begins_from(tmp_path / "saved", lost, location)
+    assert not begins_from(tmp_path / "saved", lost, copied_origins(location, lost))
     again = mirror_at(tmp_path, lost)
     assert "goes on from its copy" in again.begin()
     again.close()
@@ -125,7 +130,7 @@ def test_a_place_with_a_copy_of_another_job_of_that_name_is_left_as_it_is(tmp_pa
     copy.close()
     before = names_in(place)
     other = tmp_path / "jobs" / "job"
-    assert begins_from(tmp_path / "saved", other, str(tmp_path / "place"))
+    assert begins_from(tmp_path / "saved", other, copied_origins(str(tmp_path / "place"), other))
     with pytest.raises(JobError, match="has a copy of its checkpoint") as refused:
         open_savepoint(tmp_path / "saved", other, str(tmp_path / "place"))
     assert refused.value.name == "CHECKPOINT_MISMATCH"

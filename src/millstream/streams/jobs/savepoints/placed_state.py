@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.identity import IDENTITY_FILE, OWNER_FILE, CopyOwner, JobIdentity
+from millstream.streams.jobs.identity import OWNER_FILE, CopyOwner
 from millstream.streams.spark.operators.arrow_files import ArrowStateFiles
 from millstream.streams.state.atomic_file import write_file
-from millstream.streams.state.mirrored_directory import MirroredDirectory
 
-__all__ = ["copied_origin", "is_of_batch", "put_state", "take_state"]
+__all__ = ["is_of_batch", "put_state", "take_state"]
 
 _VERSION: Final = re.compile(r"(\d+)\.")
 _OPERATORS: Final = "operators"
@@ -66,14 +65,3 @@ def put_state(query: Path, location: str, names: tuple[str, str]) -> None:
             files.write(file.name, file.read_bytes())
     shutil.rmtree(query / _OPERATORS, ignore_errors=True)
     write_file(query / OWNER_FILE, msgspec.json.encode(CopyOwner(uuid.uuid4().hex, "", place.location)))
-
-
-def copied_origin(location: str, names: tuple[str, str], directory: Path) -> str:
-    """The savepoint that a query began with of which a copy lies below `location`; blank where there is no copy.
-
-    `directory` is that of the query, which need not be there. Raises OSError, and JobError CHECKPOINT_DAMAGED.
-    """
-    place = ArrowStateFiles.at(location).within(*names, _CHECKPOINT)
-    copy = MirroredDirectory(directory, place, lambda _name: True)
-    head = copy.head()
-    return "" if head is None else msgspec.json.decode(copy.content(head, IDENTITY_FILE), type=JobIdentity).origin

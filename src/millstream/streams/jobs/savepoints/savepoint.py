@@ -40,7 +40,7 @@ from millstream.streams.jobs.identity import (
     shared_query,
     write_identity,
 )
-from millstream.streams.jobs.savepoints.placed_state import copied_origin, is_of_batch, put_state, take_state
+from millstream.streams.jobs.savepoints.placed_state import is_of_batch, put_state, take_state
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
@@ -313,20 +313,19 @@ def check_savepoint(path: Path) -> Savepoint:
     return found
 
 
-def begins_from(path: Path, job: Path, location: str = "") -> bool:
+def begins_from(path: Path, job: Path, copied_origin: Callable[[str], str] = lambda _query: "") -> bool:
     """Whether a job that names the savepoint `path` is still to begin from it.
 
-    One that has begun from a savepoint which is not there any more goes on without it. `location` is the place of its
-    state, if that lies elsewhere: where a copy of its checkpoint lies there, that says what it began from. Raises as
-    `describe_savepoint`; OSError.
+    One that has begun from a savepoint which is not there any more goes on without it. `copied_origin` gives the
+    savepoint that a query, by the name of its directory, began with as the copy of its checkpoint says that lies
+    elsewhere; blank where there is none. Raises as `describe_savepoint`, and what that raises.
     """
     origins = {identity.origin for _, identity in _queries_of(job)} - {""}
     if origins and not (path / _MANIFEST).exists():
         return False
     found = describe_savepoint(path)
-    if location and not origins:
-        names = [query.directory for query in found.queries]
-        origins = {copied_origin(location, (job.name, name), job / name) for name in names}
+    if not origins:
+        origins = {copied_origin(query.directory) for query in found.queries}
     return found.id not in origins
 
 
