@@ -85,7 +85,13 @@ class Watched:
         self.runner = PlayedRunner()
         self.events: list[Event] = []
         self.plans = {"two": ["p", "q"]}
-        self.driver = JobDriver(self.runner, self.bind, self.events.append)  # type: ignore[arg-type]
+        self.has_java_ended = False
+        self.driver = JobDriver(
+            self.runner,  # type: ignore[arg-type]
+            self.bind,
+            self.events.append,
+            has_java_ended=lambda: self.has_java_ended,
+        )
 
     def bind(self, order: JobOrder) -> list[Any]:
         if order.text == "bad":
@@ -120,6 +126,12 @@ def test_a_job_that_does_not_bind_keeps_no_other_from_its_start(watched: Watched
     watched.start("a", "b", "c", bad="b")
     assert watched.runner.starts == [("a", "c")]
     assert watched.told(Failed) == ["b"]
+
+
+def test_what_fails_because_java_has_ended_is_no_failure_of_the_job(watched: Watched) -> None:
+    watched.has_java_ended = True
+    watched.start("a", "b", bad="b")
+    assert watched.told(Failed) == []
 
 
 def test_the_job_that_does_not_start_is_found_and_all_others_run(watched: Watched) -> None:

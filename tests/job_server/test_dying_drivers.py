@@ -41,6 +41,23 @@ def main():
     return builder
 """
 
+HUNGRY = """
+from millstream.streams.sdk import StreamBuilder
+
+
+def main():
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    # None where the server looks at the program before it accepts it.
+    held = None if context is None else context._jvm.java.util.ArrayList()
+    while held is not None:
+        held.add(context._gateway.new_array(context._jvm.long, 4_000_000))
+    builder = StreamBuilder("hungry")
+    builder.source("taken", schema={"n": int}).select(n="n").print("hungry")
+    return builder
+"""
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
@@ -82,3 +99,19 @@ def test_the_job_that_ends_the_shared_driver_is_isolated_and_the_others_write_ea
         stage.send(30)
         eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)
         assert {name: jobs.describe(name)["restarts"] for name in names} == before
+
+
+def test_a_job_that_fills_the_heap_of_its_driver_is_named_and_other_jobs_go_on(stage: Stage) -> None:
+    with stage.start("one") as server:
+        jobs = leading_jobs_of(server)
+        jobs.submit(name="good", kind="sql", text=SCRIPT.format(condition="n >= 0"))
+        stage.send(10)
+        eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)
+        jobs.submit(name="hungry", kind="program", text=HUNGRY, memory_mb=512)
+        eventually_blocking(lambda: jobs.describe("hungry")["restarts"] > 0, not_yet=AWAY, patience_s=PATIENCE_S)
+        found = jobs.describe("hungry")["failures"][-1]
+        assert found["code"] == "JOB_DRIVER_ENDED"
+        assert "the heap of 512 MiB of its Java process was full" in str(found)
+        stage.send(10)
+        eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)
+        assert jobs.describe("good")["restarts"] == 0

@@ -7,9 +7,11 @@ of standard input it stops its jobs and ends: a server that is killed leaves no 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +24,7 @@ import msgspec
 from millstream.job_server.binding import give_parts, plans_of_program, plans_of_script, program_file_name
 from millstream.job_server.driver_job import DriverJob
 from millstream.job_server.driver_messages import (
+    JAVA_FULL,
     MAX_LINE_BYTES,
     ORDERS,
     Ended,
@@ -57,6 +60,9 @@ STOP_S: Final = 15.0
 
 JAVA_ENDED: Final = 70
 """The exit code of a driver whose Java process has ended."""
+
+JAVA_END_S: Final = 0.2
+"""Seconds that a driver waits, when a job fails, to see whether Java has ended."""
 
 _POLL_S: Final = 0.25
 _PROGRESS_S: Final = 1.0
@@ -97,8 +103,10 @@ class JobDriver:
         tell: Callable[[Event], None],
         *,
         on_rows: Callable[[ResultRows], None] | None = None,
+        has_java_ended: Callable[[], bool] = lambda: False,
     ) -> None:
         self._runner = runner
+        self._has_java_ended = has_java_ended
         self._on_rows = on_rows
         self._bind = bind
         self._tell = tell
@@ -204,6 +212,9 @@ class JobDriver:
         from millstream.streams.jobs.restarts import may_pass
 
         _log.warning("The job %s failed: %s", order.name, error)
+        if self._has_java_ended():
+            # What failed was every call of Java: the end of this process says why, and the job is started again.
+            return
         self._tell(Failed(order.name, failure_of(error), may_pass(error)))
 
     def _take(self, name: str) -> DriverJob | None:
@@ -263,13 +274,18 @@ def _read_orders(orders: queue.SimpleQueue[Order | None]) -> None:
 def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: Callable[[Event], None]) -> int:
     from millstream.streams.jobs.runner import JobRunner
     from millstream.streams.sdk.running import print_rows
-    from millstream.streams.spark.runtime.session import SessionOptions, start_session
+    from millstream.streams.spark.runtime.session import JAVA_WITHOUT_MEMORY, SessionOptions, start_session
 
     work = Path(options.work)
     try:
         spark = start_session(
             SessionOptions(
-                "millstream-jobs", options.cores, options.memory_mb, scratch=work, settings=options.settings
+                "millstream-jobs",
+                options.cores,
+                options.memory_mb,
+                scratch=work,
+                settings=options.settings,
+                ends_without_memory=True,
             ),
             lambda step: _log.info("%s", step),
         )
@@ -278,7 +294,16 @@ def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: 
         return 1
     java = getattr(spark.sparkContext._gateway, "proc", None)
     runner = JobRunner(spark, nameserver=options.nameserver, checkpoint_root=Path(options.checkpoints))
-    driver = JobDriver(runner, lambda order: bind_order(order, options), tell, on_rows=print_rows)
+
+    def has_java_ended() -> bool:
+        # A call fails a moment before the process is over.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return java is not None and java.wait(JAVA_END_S) is not None
+        return False
+
+    driver = JobDriver(
+        runner, lambda order: bind_order(order, options), tell, on_rows=print_rows, has_java_ended=has_java_ended
+    )
     tell(Ready())
     threading.Thread(target=_tell_progress, args=(driver, tell), name="millstream-progress", daemon=True).start()
     while True:
@@ -287,7 +312,7 @@ def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: 
         except queue.Empty:
             if java is not None and java.poll() is not None:
                 _log.error("Java has ended with the code %s.", java.returncode)
-                return JAVA_ENDED
+                return JAVA_FULL if java.returncode == JAVA_WITHOUT_MEMORY else JAVA_ENDED
             driver.look()
             continue
         if order is None:

@@ -10,6 +10,7 @@ from millstream.job_server.job_record import JobFailure
 
 __all__ = [
     "EVENTS",
+    "JAVA_FULL",
     "MAX_LINE_BYTES",
     "ORDERS",
     "Ended",
@@ -32,6 +33,9 @@ __all__ = [
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one line at most: an order has the texts of all jobs that are started together."""
+
+JAVA_FULL: Final = 71
+"""The exit code of a driver whose Java process had no room left in its heap."""
 
 
 class JobOrder(msgspec.Struct, frozen=True):

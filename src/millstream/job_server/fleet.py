@@ -16,6 +16,7 @@ import msgspec
 
 from millstream.job_server.driver import DriverOptions
 from millstream.job_server.driver_messages import (
+    JAVA_FULL,
     Ended,
     Event,
     Failed,
@@ -378,8 +379,7 @@ class Fleet:
         if driver.view.ending or not self._leadership.is_leading:
             self._queue_wanted(names)
             return
-        how = f"the signal {-code}" if code < 0 else f"the code {code}"
-        words = f"The driver of the job ended with {how}."
+        words = _end_of_driver(code, driver.view.memory_mb)
         entry = CATALOGUE["JOB_DRIVER_ENDED"]
         failure = JobFailure(self._clock.now_ms(), entry.name, f"MS-{entry.number}", words, entry.remedy)
         left = [name for name in names if name not in driver.view.stopping]
@@ -463,3 +463,10 @@ class Fleet:
             self._end(driver)
         for driver in drivers:
             await driver.process.wait()
+
+
+def _end_of_driver(code: int, memory_mb: int) -> str:
+    if code == JAVA_FULL:
+        return f"The driver of the job ended: the heap of {memory_mb} MiB of its Java process was full."
+    how = f"the signal {-code}" if code < 0 else f"the code {code}"
+    return f"The driver of the job ended with {how}."

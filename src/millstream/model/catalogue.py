@@ -211,7 +211,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6022, "JOB_DEMAND", "The job asks for more than the job server's machine has.", "Ask for less, or give the server more: the settings cores and memory_mb of millstream start jobs."),
     (6023, "ILLEGAL_JOB", "What is to be a job cannot be one.", "Correct what the message names."),
     (6024, "JOB_SERVER_NOT_LEADING", "Another job server has the jobs, or none has them yet.", "Try again in a moment, or ask the server that the message names."),
-    (6025, "JOB_DRIVER_ENDED", "The process that ran the job ended.", "Nothing: the job is started again from its checkpoint. If it goes on, see its log: millstream job logs NAME."),
+    (6025, "JOB_DRIVER_ENDED", "The process that ran the job ended.", "Nothing: the job is started again from its checkpoint. If it goes on, see its log: millstream job logs NAME. Where its heap was full, give it more: millstream job update NAME --memory."),
     (6026, "JOB_STATE", "The job is not in a state in which that can be done.", "See its state: millstream job describe NAME."),
     (6027, "JOB_TOKEN", "The job server wants a token, and the request has none or another one.", "Set MILLSTREAM_JOB_TOKEN to the server's token."),
     (6028, "JOB_LIMIT", "The job server keeps as many jobs as it can.", "Cancel jobs that are not needed."),

@@ -94,6 +94,10 @@ LONGEST_SOCKETS_DIRECTORY_BYTES = 60
 """Unix allows 104 to 108 bytes for the path of a socket; Spark's names have 42."""
 
 _FIRST_COMPILER = " -XX:TieredStopAtLevel=1"
+_END_WITHOUT_MEMORY = " -XX:+ExitOnOutOfMemoryError"
+
+JAVA_WITHOUT_MEMORY: Final = 3
+"""The code that Java ends with by that option."""
 """Slower code, compiled sooner and once: 15 % less processor time of a rule job of 900,000 events, in turns."""
 
 _OWN_ADDRESS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -156,6 +160,8 @@ class SessionOptions:
     `master` is the address of a cluster; blank runs it beside this process. `worker_python` is the interpreter of the
     workers, if it is another one than this process's. `few_rows_in_java` is for jobs whose rows hardly leave their
     Python workers, as where rules judge a stream: there Java's second compiler takes more than it ever gives back.
+    With `ends_without_memory` Java ends, with JAVA_WITHOUT_MEMORY, at the first object that its heap has no room for:
+    for those who start it again. Without, threads of it may be gone, and a query waits for ever.
     """
 
     name: str = "millstream"
@@ -167,6 +173,7 @@ class SessionOptions:
     master: str = ""
     worker_python: str = ""
     few_rows_in_java: bool = False
+    ends_without_memory: bool = False
 
 
 def start_session(
@@ -277,6 +284,7 @@ def spark_settings(options: SessionOptions, sockets: dict[str, str]) -> dict[str
             f"-Dlog4j2.configurationFile={Path(str(log4j)).as_uri()} -XX:+UseSerialGC -Xss4m -XX:-UsePerfData"
             f" -Dmillstream.spark.log={'error' if os.environ.get('MILLSTREAM_DEBUG') == '1' else 'off'}"
             f" -Dderby.system.home={scratch}{_FIRST_COMPILER if options.few_rows_in_java else ''}"
+            f"{_END_WITHOUT_MEMORY if options.ends_without_memory else ''}"
         ),
         **(_OWN_ADDRESS if _is_local(options) else {}),
         "spark.ui.enabled": "false",
