@@ -28,7 +28,7 @@ from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.checksum import checksum_property
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
+from millstream.protocol.grpc.plain_ack import encode_ack_answer, handle_of, read_plain_ack
 from millstream.protocol.grpc.plain_send import read_plain_send
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
 from millstream.protocol.http2.frames import (
@@ -436,7 +436,8 @@ def _run_ack(data: bytes) -> object:
     read = read_plain_ack(data, b"broker-a", 4)
     if read is None:
         return None
-    return read, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
+    handles = [*map(handle_of, read[2])]
+    return read, handles, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
 
 
 def _runs(chance: random.Random) -> list[bytes]:

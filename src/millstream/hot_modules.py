@@ -51,7 +51,10 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.frame",
     "millstream.protocol.remoting.messages.sends",
     "millstream.protocol.remoting.send_shape",
+    "millstream.proxy.grpc.calls",
     "millstream.proxy.grpc.message_encoder",
+    "millstream.proxy.grpc.plain_acks",
+    "millstream.proxy.grpc.plain_caller",
     "millstream.proxy.grpc.plain_sends",
     "millstream.store.index.key_index",
     "millstream.store.index.record_keys",
@@ -59,6 +62,8 @@ HOT_MODULES: Final = (
     "millstream.store.write_batch",
     "millstream.tiered.queue_records",
     "millstream.transport.grpc.call",
+    "millstream.transport.grpc.connection",
+    "millstream.transport.grpc.deadlines",
 )
 
 PLAIN_VARIABLE: Final = "MILLSTREAM_PLAIN"
