@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from service_calls import METADATA, receive_request
 
+from http2_peer import read_frames
 from millstream.broker.broker import Broker
 from millstream.model.clock import ManualClock
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc import plain_acks
+from millstream.protocol.grpc.framing import PREFIX, PREFIX_BYTES
+from millstream.protocol.http2.connection import Http2Core
+from millstream.protocol.http2.frames import DATA
+from millstream.protocol.http2.request_head import RequestHead
+from millstream.protocol.http2.stream import Http2Stream
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.plain_acks import MAX_ENTRIES, PlainAcks
+from millstream.proxy.grpc.plain_acks import MAX_ENTRIES, MAX_GATHERED_ACKS, PlainAcks
 from millstream.proxy.grpc.plain_caller import PlainCaller
 from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
-from millstream.transport.grpc.call import GrpcMethod
+from millstream.transport.grpc.call import GrpcMethod, ServerCall
 
 ACK = GrpcMethod("AckMessage")
 
 
-@dataclass
-class Call:
-    """What the short way looks at of a call."""
+class Line:
+    """The connection of a call, and the message that it was answered with."""
 
-    request: bytes
-    metadata: dict[str, str]
-    method: GrpcMethod = ACK
-    answered: bytes = b""
+    peer = "192.0.2.7:50312"
+    is_stuffed = False
 
-    def answer(self, message: bytes) -> None:
-        self.answered = message
+    def __init__(self) -> None:
+        self.core = Http2Core()
+        self.answered = b""
+
+    def call_ended(self, call: ServerCall) -> None:
+        *_, raw = self.core.take_outgoing()
+        [message] = [frame.content for frame in read_frames(bytes(raw)) if frame.kind == DATA]
+        assert message[:PREFIX_BYTES] == PREFIX.pack(0, len(message) - PREFIX_BYTES)
+        self.answered = message[PREFIX_BYTES:]
 
 
 class Acknowledging:
@@ -49,13 +57,13 @@ class Acknowledging:
         self.adapter = MessagingAdapter(processor, Advertised(Address("192.0.2.1", 8081)), clock=clock)
         self.acks = PlainAcks(self.adapter, processor, broker.delivery, clock)
 
-    async def receive(self, count: int, topic: str = "orders") -> list[str]:
+    async def receive(self, messages: int, topic: str = "orders") -> list[str]:
         """Handles of messages that were just sent."""
         await self.adapter.streaming("ReceiveMessage", dict(METADATA), receive_request(topic, "g"), 10.0)
         held = {"UNIQ_KEY": "0" * 32}
-        sent = [OutgoingMessage(topic, b"x", held, queue_id=number % 2) for number in range(count)]
+        sent = [OutgoingMessage(topic, b"x", held, queue_id=number % 2) for number in range(messages)]
         await self.broker.delivery.send(sent)
-        request = receive_request(topic, "g", batch_size=count)
+        request = receive_request(topic, "g", batch_size=messages)
         frames = await self.adapter.streaming("ReceiveMessage", dict(METADATA), request, 10.0)
         said = [m.ReceiveMessageResponse.FromString(one) if isinstance(one, bytes) else one for one in frames]
         return [one.message.system_properties.receipt_handle for one in said if one.HasField("message")]
@@ -88,15 +96,22 @@ async def acknowledging(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Ack
     await broker.close()
 
 
-def call_of(*handles: str, topic: str = "orders", **metadata: str) -> Any:
+def call_of(*handles: str, topic: str = "orders", method: GrpcMethod = ACK, **metadata: str) -> ServerCall:
     entries = [m.AckMessageEntry(message_id=f"id-{handle[:2]}", receipt_handle=handle) for handle in handles]
     request = m.AckMessageRequest(group=m.Resource(name="g"), topic=m.Resource(name=topic), entries=entries)
-    return Call(request.SerializeToString(), METADATA | metadata)
+    head = RequestHead("POST", "http", "/ack", "localhost", METADATA | metadata, None)
+    stream = Http2Stream(1, head, 65_535, 65_535, 0.0)
+    stream.is_ended = True
+    line: Any = Line()
+    stream.owner = call = ServerCall(line, stream, method, None)
+    call.state = line
+    call.request = request.SerializeToString()
+    return call
 
 
 def codes(call: Any) -> list[int]:
     """The code of all, then that of each entry."""
-    answer = m.AckMessageResponse.FromString(call.answered)
+    answer = m.AckMessageResponse.FromString(call.state.answered)
     request = m.AckMessageRequest.FromString(call.request)
     assert [one.receipt_handle for one in answer.entries] == [one.receipt_handle for one in request.entries]
     assert [one.message_id for one in answer.entries] == [one.message_id for one in request.entries]
@@ -129,7 +144,7 @@ async def test_requests_of_one_chunk_are_answered_in_one_step_each_with_its_own_
 
 
 async def test_what_cannot_be_acknowledged_with_the_first_ones_is_left_for_a_step_of_its_own(
-    acknowledging: Acknowledging, monkeypatch: pytest.MonkeyPatch
+    acknowledging: Acknowledging,
 ) -> None:
     orders, bills = await acknowledging.receive(8), await acknowledging.receive(1, "bills")
     calls = [
@@ -139,13 +154,13 @@ async def test_what_cannot_be_acknowledged_with_the_first_ones_is_left_for_a_ste
         call_of("dead"),
         call_of(orders[2]),
         call_of(orders[3], orders[4]),
-        call_of(orders[5], orders[6]),
     ]
-    monkeypatch.setattr(plain_acks, "_MAX_GATHERED", 4)
-    assert acknowledging.take_all(calls) == [2, 1, 1, 2, 1]
-    assert [codes(call)[0] for call in calls] == [*[m.OK] * 3, m.INVALID_RECEIPT_HANDLE, *[m.OK] * 3]
-    other = call_of(orders[7])
-    other.method = GrpcMethod("Other")
+    assert acknowledging.take_all(calls) == [2, 1, 1, 2]
+    assert [codes(call)[0] for call in calls] == [*[m.OK] * 3, m.INVALID_RECEIPT_HANDLE, *[m.OK] * 2]
+    many = [call_of(*[orders[5]] * MAX_ENTRIES) for _ in range(MAX_GATHERED_ACKS // MAX_ENTRIES + 1)]
+    assert acknowledging.take_all(many) == [len(many) - 1, 1]
+    assert {code for call in many for code in codes(call)} == {m.OK}
+    other = call_of(orders[7], method=GrpcMethod("Other"))
     large = call_of(*["dead"] * (MAX_ENTRIES + 1))
     foreign = call_of(orders[7], **{"x-mq-namespace": "acme"})
     for second in (other, large, foreign):
