@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt, run_timeouts, timeouts
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
@@ -585,6 +585,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "send": (_sends, _run_send),
     "shape": (_headers_of_sends, _run_shape),
     "stretch": (_stretches, _run_stretch),
+    "timeouts": (timeouts, run_timeouts),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 
