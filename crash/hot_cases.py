@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt, run_timeouts, timeouts
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
@@ -28,7 +28,7 @@ from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.checksum import checksum_property
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
+from millstream.protocol.grpc.plain_ack import encode_ack_answer, handle_of, read_plain_ack
 from millstream.protocol.grpc.plain_send import read_plain_send
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
 from millstream.protocol.http2.frames import (
@@ -436,7 +436,8 @@ def _run_ack(data: bytes) -> object:
     read = read_plain_ack(data, b"broker-a", 4)
     if read is None:
         return None
-    return read, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
+    handles = [*map(handle_of, read[2])]
+    return read, handles, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
 
 
 def _runs(chance: random.Random) -> list[bytes]:
@@ -584,6 +585,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "send": (_sends, _run_send),
     "shape": (_headers_of_sends, _run_shape),
     "stretch": (_stretches, _run_stretch),
+    "timeouts": (timeouts, run_timeouts),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 

@@ -1,8 +1,10 @@
-"""Inputs for the compiled codecs of MQTT and AMQP, by chance, and what comes of them; see `hot_cases`."""
+"""Inputs for the compiled codecs of MQTT and AMQP, and for the deadlines of calls, by chance, and what comes of them;
+see `hot_cases`."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -17,6 +19,7 @@ from millstream.protocol.amqp.session_methods import (
     ConnectionStartOk,
     ConnectionTuneOk,
 )
+from millstream.protocol.grpc.framing import parse_timeout_s
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.errors import PacketRefused
@@ -33,8 +36,9 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.transport.grpc.deadlines import DeadlineTable
 
-__all__ = ["amqp_frames", "mqtt_packets", "run_amqp", "run_mqtt"]
+__all__ = ["amqp_frames", "mqtt_packets", "run_amqp", "run_mqtt", "run_timeouts", "timeouts"]
 
 
 def mqtt_packets(chance: random.Random) -> list[bytes]:
@@ -127,4 +131,36 @@ def run_amqp(data: bytes) -> object:
                 publication = event.publication
                 core.send_content(event.channel, b"\0\x3c\0\x32", publication.properties, publication.body)
         found += [core.take_outgoing(2.0), core.held_bytes, core.is_open, core.is_over, str(core.failure)]
+    return found
+
+
+def timeouts(chance: random.Random) -> list[bytes]:
+    """The timeouts of calls that come one after the other."""
+    made = []
+    for _ in range(24):
+        words = [f"{chance.randrange(1 << chance.randrange(1, 30))}{chance.choice('HMSmunx')}" for _ in range(12)]
+        made.append(" ".join(words).encode())
+    return made
+
+
+@dataclass(eq=False)
+class _Call:
+    """What a table of deadlines keeps."""
+
+    number: int
+    bucket: int = 0
+
+
+def run_timeouts(data: bytes) -> object:
+    table, now_s, calls, found = DeadlineTable(), 5.0, [], []
+    for number, word in enumerate(data.decode("latin-1").split(" ")):
+        calls.append(_Call(number))
+        timeout_s = parse_timeout_s(word)
+        if timeout_s is not None:
+            table.add(calls[-1], now_s + timeout_s, now_s)
+        if number % 3 == 2:
+            table.remove(calls[number // 2])
+        now_s += 0.07 * number
+        due = [call.number for call in table.take_due(now_s) if isinstance(call, _Call)]
+        found.append((timeout_s, due, len(table), [call.bucket for call in calls]))
     return found

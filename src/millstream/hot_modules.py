@@ -28,12 +28,14 @@ __all__ = [
 ]
 
 HOT_MODULES: Final = (
+    "millstream.broker.pop.run_popper",
     "millstream.broker.queues.ledger",
     "millstream.broker.remoting.ordinary_sends",
     "millstream.protocol.amqp.connection",
     "millstream.protocol.amqp.content_intake",
     "millstream.protocol.amqp.frames",
     "millstream.protocol.checksum",
+    "millstream.protocol.grpc.framing",
     "millstream.protocol.grpc.plain_ack",
     "millstream.protocol.grpc.plain_send",
     "millstream.protocol.grpc.wire",
@@ -51,7 +53,11 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.frame",
     "millstream.protocol.remoting.messages.sends",
     "millstream.protocol.remoting.send_shape",
+    "millstream.proxy.grpc.calls",
     "millstream.proxy.grpc.message_encoder",
+    "millstream.proxy.grpc.plain_acks",
+    "millstream.proxy.grpc.plain_caller",
+    "millstream.proxy.grpc.plain_receives",
     "millstream.proxy.grpc.plain_sends",
     "millstream.store.index.key_index",
     "millstream.store.index.record_keys",
@@ -59,6 +65,8 @@ HOT_MODULES: Final = (
     "millstream.store.write_batch",
     "millstream.tiered.queue_records",
     "millstream.transport.grpc.call",
+    "millstream.transport.grpc.connection",
+    "millstream.transport.grpc.deadlines",
 )
 
 PLAIN_VARIABLE: Final = "MILLSTREAM_PLAIN"

@@ -221,11 +221,16 @@ class Renewer:
         under_way = self._under_way
         return bool(under_way) and any((group, original) in under_way for original in originals)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no delivery is tracked and no renewal is under way."""
+        return not len(self.table) and not self._under_way
+
     def is_tracking(self, group: str, originals: Iterable[str]) -> bool:
         """Whether one of the group's deliveries is tracked, or its renewal is under way."""
-        table, under_way = self.table, self._under_way
-        if not len(table) and not under_way:
+        if self.is_idle:
             return False
+        table, under_way = self.table, self._under_way
         keys = [(group, original) for original in originals]
         return any(key in under_way or table.find(key) is not None for key in keys)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.model.errors import ConsumeRefused
 from millstream.model.handles import ReceiptHandle
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
+from millstream.protocol.grpc.plain_ack import encode_ack_answer, handle_of, read_plain_ack
 
 NAMES = st.one_of(st.text(max_size=4), st.sampled_from(["g", "orders", "x" * 140, "\xe4"]))
 NUMBERS = st.one_of(st.integers(0, 9), st.integers(-1, 1 << 62))
@@ -52,15 +52,16 @@ def test_what_is_read_from_the_bytes_is_what_protobuf_reads(request: Any) -> Non
     read = read_plain_ack(request.SerializeToString(), b"broker-a", 3)
     if read is None:
         return
-    group, topic, entries, texts, deliveries = read
+    group, topic, entries, deliveries = read
+    texts = [*map(handle_of, entries)]
     assert not request.group.resource_namespace + request.topic.resource_namespace
     assert (group, topic) == (request.group.name, request.topic.name)
     assert [m.AckMessageEntry.FromString(entry) for entry in entries] == [*request.entries]
     assert len(entries) <= 3
     assert not any(entry.HasField("lite_topic") for entry in request.entries)
-    assert [text.decode() for text in texts] == [entry.receipt_handle for entry in request.entries]
+    assert texts == [entry.receipt_handle for entry in request.entries]
     for text, delivery in zip(texts, deliveries, strict=True):
-        handle = ReceiptHandle.decode(text.decode())
+        handle = ReceiptHandle.decode(text)
         assert (handle.queue_id, handle.queue_offset, handle.pop_time_ms) == delivery
         assert (handle.broker_name, handle.topic_kind, handle.lite_topic) == ("broker-a", 0, "")
 
@@ -86,7 +87,7 @@ def test_bytes_that_are_no_request_are_left_to_protobuf(noise: bytes, place: int
     read = read_plain_ack(bytes(raw), b"broker-a", 3)
     if read is not None:
         parsed = m.AckMessageRequest.FromString(bytes(raw))
-        assert [entry.receipt_handle for entry in parsed.entries] == [text.decode() for text in read[3]]
+        assert [entry.receipt_handle for entry in parsed.entries] == [*map(handle_of, read[2])]
         assert [parsed.group.name, parsed.topic.name] == [*read[:2]]
 
 
@@ -96,7 +97,7 @@ def test_what_official_clients_send_is_ordinary(message_id: str) -> None:
     request = m.AckMessageRequest(group=m.Resource(name="g"), topic=m.Resource(name="orders"), entries=entries)
     read = read_plain_ack(request.SerializeToString(), b"broker-a", 3)
     assert read is not None
-    assert read[4] == [(3, 1200, 1_764_184_500_123)]
+    assert read[3] == [(3, 1200, 1_764_184_500_123)]
     for end in range(len(request.SerializeToString())):
         assert read_plain_ack(request.SerializeToString()[:end], b"broker-a", 3) is None
 

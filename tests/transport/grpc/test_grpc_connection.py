@@ -82,6 +82,33 @@ async def test_all_requests_of_a_chunk_are_served_together_and_answered_in_one_w
     assert ground.left()[0] == 0
 
 
+async def test_answers_that_come_later_leave_in_one_write_and_a_last_one_at_once(ground: Ground) -> None:
+    """A turn more would only let a client wait that has nothing else under way."""
+    wire = ground.wire
+    wire.call(1, "Chat", ends=False)
+    for number in (3, 5, 7):
+        wire.call(number, "Wait", b"x")
+    writes: list[bytes] = []
+    wire.write = lambda data: writes.append(data)  # type: ignore[method-assign,assignment]
+    first, *others = ground.service.waiting
+    first.answer(b"a")
+    assert writes == []
+    await turn()
+    assert len(writes) == 1
+    for call in others:
+        call.answer(b"b")
+    await turn()
+    assert len(writes) == 2
+    wire.call(9, "Wait", b"x")
+    ground.service.waiting[-1].answer(b"c")
+    assert len(writes) == 3
+    wire.call(11, "Wait", b"x")
+    wire.call(13, "Wait", b"x")
+    wire.send(wire.peer.reset(13))
+    ground.service.waiting[-1].answer(b"d")
+    assert len(writes) == 4
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("headers", "status"),
@@ -276,7 +303,7 @@ class TestDeadlines:
         await turn()
         ground.advance(5)
         assert ground.wire.status(1) == (0, "")
-        assert len(ground.port._deadlines) == 0
+        assert len(ground.port.deadlines) == 0
 
     async def test_the_deadline_of_a_half_sent_request_frees_its_memory(self, ground: Ground) -> None:
         ground.wire.call(1, "Unary", None, ("grpc-timeout", "1S"), ends=False)
@@ -366,7 +393,7 @@ class TestEnds:
         wire.vanish()
         await turn()
         assert ground.left() == (0, 0, 0, 0)
-        assert len(ground.port._deadlines) == 0
+        assert len(ground.port.deadlines) == 0
         assert ground.memory.frames.waiting == 0
 
 

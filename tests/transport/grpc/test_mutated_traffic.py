@@ -63,6 +63,6 @@ async def test_the_port_takes_mutated_traffic_and_nothing_is_left(recorded: list
             wire.vanish()
         for _ in range(5):
             await asyncio.sleep(0)
-        left = (port.calls, port.connections, memory.used_bytes, len(service.tasks), len(port._deadlines))
+        left = (port.calls, port.connections, memory.used_bytes, len(service.tasks), len(port.deadlines))
         assert left == (0, 0, 0, 0, 0), f"input {number} of seed {SEED} leaves {left}"
     assert served, "the service is reached"

@@ -7,7 +7,6 @@ keep order, to filter, to open a queue, to bury what has no attempt left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.broker.pop.pop_scan import MAX_POP_MESSAGES
@@ -24,33 +23,41 @@ __all__ = ["MAX_RUNS_BYTES", "DeliveredRun", "RunPopper"]
 MAX_RUNS_BYTES: Final = 64 * 1024
 """Bytes of the records of one pop at most."""
 
+_MAX_BYTES: Final = MAX_RUNS_BYTES
+_MAX_MESSAGES: Final = MAX_POP_MESSAGES
 _TYPES: Final = frozenset((MessageType.NORMAL, MessageType.MIXED))
 """Of topics whose queues take turns and whose messages are mostly ordinary ones."""
 
 _READ: Final = int(Permission.READ)
 
 
-@dataclass(slots=True)
 class DeliveredRun:
     """Records of one queue that follow one another, each checked; `data` holds them as they are stored.
 
     `pop_time_ms` is what the handles of their deliveries say.
     """
 
-    ledger: Ledger
-    queue_id: int
-    queue_offset: int
-    pop_time_ms: int
-    now_ms: int
-    data: bytes
-    places: list[Place]
+    __slots__ = ("data", "ledger", "now_ms", "places", "pop_time_ms", "queue_id", "queue_offset")
+
+    def __init__(
+        self, ledger: Ledger, queue_id: int, queue_offset: int, now_ms: int, data: bytes, places: list[Place]
+    ) -> None:
+        self.ledger = ledger
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.pop_time_ms = ledger.pop_time_ms(now_ms)
+        self.now_ms = now_ms
+        self.data = data
+        self.places = places
 
 
-@dataclass(frozen=True, slots=True)
 class RunPopper:
     """Finds and takes runs of records; both in one turn of the event loop."""
 
-    popper: Popper
+    __slots__ = ("popper",)
+
+    def __init__(self, popper: Popper) -> None:
+        self.popper = popper
 
     def find(self, request: PopRequest) -> list[DeliveredRun]:
         """What a pop would take now; [] where it has to be asked. Nothing is taken."""
@@ -63,27 +70,32 @@ class RunPopper:
         if popper.list_retry_queues(request, group):
             return []
         store, now_ms = popper.reader.store, popper.clock.now_ms()
-        left, left_bytes = min(max(1, request.max_messages), MAX_POP_MESSAGES), MAX_RUNS_BYTES
+        left, left_bytes = min(max(1, request.max_messages), _MAX_MESSAGES), _MAX_BYTES
         runs: list[DeliveredRun] = []
         queues, ledger_of = popper.order_queues(request, topic), popper.offsets.ledger
-        ledgers = [ledger_of(request.group, topic.name, queue_id) for queue_id in queues]
+        group_name, topic_name = request.group, topic.name
+        ledgers = [ledger_of(group_name, topic_name, queue_id) for queue_id in queues]
         if None in ledgers:
             # The group begins to read a queue now, and may have to do so at its end.
             return []
-        for queue_id, ledger in zip(queues, ledgers, strict=True):
-            if type(ledger) is not Ledger or ledger.peek_due(now_ms) is not None:
+        for number, queue_id in enumerate(queues):
+            found = ledgers[number]
+            if type(found) is not Ledger:
+                return []
+            ledger: Ledger = found
+            if ledger.peek_due(now_ms) is not None:
                 return []
             first = ledger.cursor
-            if first < store.min_offset(topic.name, queue_id):
+            if first < store.min_offset(topic_name, queue_id):
                 return []
             count = min(left, ledger.room)
-            if count <= 0 or first >= store.max_offset(topic.name, queue_id):
+            if count <= 0 or first >= store.max_offset(topic_name, queue_id):
                 continue
-            run = store.read_run(topic.name, queue_id, first, count, left_bytes)
+            run = store.read_run(topic_name, queue_id, first, count, left_bytes)
             if run is None:
                 return []
             data, places = run
-            runs.append(DeliveredRun(ledger, queue_id, first, ledger.pop_time_ms(now_ms), now_ms, data, places))
+            runs.append(DeliveredRun(ledger, queue_id, first, now_ms, data, places))
             left -= len(places)
             left_bytes -= len(data)
             if left <= 0:
@@ -97,7 +109,7 @@ class RunPopper:
             run.ledger.deliver_run(run.queue_offset, len(run.places), run.now_ms, request.invisible_ms)
             count += len(run.places)
         popper.end_turn(request)
-        if count >= min(max(1, request.max_messages), MAX_POP_MESSAGES):
+        if count >= min(max(1, request.max_messages), _MAX_MESSAGES):
             popper.pass_on(request)
         popper.arm(request)
 

@@ -157,7 +157,8 @@ class AnswerSender:
                 first,
                 pack(size >> 8, size & 0xFF, DATA, 0, number),
                 data,
-                frame_header(len(last), HEADERS, END_HEADERS | END_STREAM, number),
+                pack(0, len(last), HEADERS, END_HEADERS | END_STREAM, number) if len(last) < 256
+                else frame_header(len(last), HEADERS, END_HEADERS | END_STREAM, number),
                 last,
             )
         )  # fmt: skip

@@ -394,6 +394,10 @@ class MessagingAdapter:
         self._processor.clients.note_alive(call.client_id, now_s)
         return call.peer
 
+    def note_alive(self, client_id: str, now_s: float) -> None:
+        """Note that a client that was let in before lives."""
+        self._processor.clients.note_alive(client_id, now_s)
+
     def note(self, name: str, code: int, arrived_s: float, count: int = 1) -> None:
         """Note how long calls took that were answered together."""
         self._processor.latency.note(name, code, self._clock.monotonic_s() - arrived_s, count)

@@ -86,10 +86,15 @@ class MessagingCalls:
     `plain` answers ordinary calls at a broker of the same process, without a task for each.
     """
 
+    __slots__ = (
+        "_adapter", "_checks_callers", "_clock", "_loop", "_open_calls", "_plain", "_requests", "_streams",
+    )  # fmt: skip
+
     def __init__(
         self, adapter: MessagingAdapter, clock: Clock, open_calls: Callable[[], int], plain: PlainCalls | None = None
     ) -> None:
         self._adapter = adapter
+        self._checks_callers = adapter.checks_callers
         self._clock = clock
         self._open_calls = open_calls
         self._plain = plain
@@ -110,7 +115,7 @@ class MessagingCalls:
         try:
             if self._open_calls() > MAX_CALLS:
                 raise ConsumeRefused("TOO_MANY_REQUESTS", f"{MAX_CALLS} calls are under way, which is the limit.")
-            if self._adapter.checks_callers and not call.method.streams:
+            if self._checks_callers and not call.method.streams:
                 self._adapter.check_caller(METHODS[call.method.name], call.metadata)
         except Refused as error:
             if call.method.streams:
@@ -131,7 +136,7 @@ class MessagingCalls:
                 elif name == "ReceiveMessage":
                     count = self._plain.receives.answer(call)
                 elif name == "AckMessage":
-                    count = self._plain.acks.answer(call)
+                    count = self._plain.acks.take(calls, position)
             if not count:
                 self._serve_one(call)
                 count = 1

@@ -23,6 +23,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.consume_handlers import ANSWER_MARGIN_S, SOMETHING
 from millstream.proxy.grpc.message_conversion import duration_ms, message_filter
 from millstream.proxy.grpc.message_encoder import RunEncoder, end_frame
+from millstream.proxy.grpc.plain_caller import PlainCaller
 from millstream.proxy.grpc.request_reading import MAX_PLAIN_BYTES
 from millstream.proxy.processor import MAX_INVISIBLE_MS, MAX_RECEIVE_MESSAGES, MIN_RECEIVE_INVISIBLE_MS, Processor
 from millstream.transport.grpc.call import ServerCall
@@ -52,6 +53,7 @@ class PlainReceives:
         self, adapter: MessagingAdapter, processor: Processor, delivery: DeliveryService, clock: Clock
     ) -> None:
         self._adapter = adapter
+        self._caller = PlainCaller(adapter)
         self._processor = processor
         self._delivery = delivery
         self._broker_name = delivery.broker_name
@@ -66,7 +68,7 @@ class PlainReceives:
         if request is None or self._is_unusual(request.topic):
             return False
         arrived_s = self._clock.monotonic_s()
-        if self._adapter.enter_plain(call.metadata, arrived_s) is None:
+        if self._caller.enter(call.metadata, arrived_s) is None:
             return False
         try:
             self._processor.check_room(call.metadata["x-mq-client-id"])

@@ -2,18 +2,20 @@
 cimport cython
 
 from millstream.protocol.record_encoder cimport PlainRecord
+from millstream.proxy.grpc.plain_caller cimport PlainCaller
 from millstream.transport.grpc.call cimport ServerCall
 
-cdef Py_ssize_t _ENTRY_BYTES, _MAX_BODY_BYTES, _MAX_HEADER_BYTES, _MAX_TEXT_BYTES
+cdef Py_ssize_t _ENTRY_BYTES, _MAX_BODY_BYTES, _MAX_TEXT_BYTES
 cdef bytes _BEFORE_ENTRY, _BEFORE_ID, _BEFORE_SECOND_ID, _OFFSET
 
 
 cdef class PlainSends:
     cdef object _adapter, _delivery, _clock
+    cdef PlainCaller _caller
 
     @cython.locals(
         taken=list, records=list, position=Py_ssize_t, call=ServerCall, sent=tuple, name=str, held=dict, body=bytes,
-        born_ms=object, encoding=Py_ssize_t, user_properties=object, topic_name=str, stored=bytes, metadata=dict,
+        born_ms=object, encoding=Py_ssize_t, user_properties=object, topic_name=str, stored=bytes,
         record=PlainRecord, turn=cython.longlong, queues=cython.longlong,
     )
     cpdef Py_ssize_t take(self, list calls, Py_ssize_t start) except -1
@@ -23,9 +25,6 @@ cdef class PlainSends:
 
 @cython.locals(message_id=bytes, size=bytes, offset=bytes, entry_bytes=Py_ssize_t)
 cpdef bytes plain_receipt(str name, object queue_offset)
-
-@cython.locals(name=str, value=str, size=Py_ssize_t)
-cdef bint _is_of(dict metadata, str client_id, str address) except -1
 
 @cython.locals(stored=bytes, tag=str, keys=str)
 cdef bytes _stored_text(dict held, Py_ssize_t user_properties)

@@ -22,8 +22,7 @@ from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
 from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.call import MAX_HEADER_BYTES, PEER_KEY
-from millstream.proxy.grpc.namespace import NAMESPACE_HEADER
+from millstream.proxy.grpc.plain_caller import PlainCaller
 from millstream.proxy.grpc.status import OK
 from millstream.store.write_batch import AppendedRecord
 from millstream.transport.grpc.call import ServerCall
@@ -36,9 +35,7 @@ MAX_GATHERED_SENDS: Final = 1024
 _OK: Final = int(m.OK)
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _MAX_BODY_BYTES: Final = MAX_BODY_BYTES
-_MAX_HEADER_BYTES: Final = MAX_HEADER_BYTES
 _MAX_TEXT_BYTES: Final = MAX_USER_PROPERTIES_BYTES
-_CLIENT_ID: Final = "x-mq-client-id"
 _TAGS, _KEYS = TAGS, KEYS
 _BEFORE_ENTRY: Final = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString()) + tag(
     m.SendMessageResponse, "entries"
@@ -58,6 +55,7 @@ class PlainSends:
 
     def __init__(self, adapter: MessagingAdapter, delivery: DeliveryService, clock: Clock) -> None:
         self._adapter = adapter
+        self._caller = PlainCaller(adapter)
         self._delivery = delivery
         self._clock = clock
 
@@ -68,7 +66,7 @@ class PlainSends:
         now_s = self._clock.monotonic_s()
         topic: TopicConfig | None = None
         peer: Address | None = None
-        topic_name, client_id, address = "", None, None
+        topic_name = ""
         method = calls[start].method
         taken: list[ServerCall] = []
         records: list[PlainRecord] = []
@@ -88,12 +86,10 @@ class PlainSends:
             stored = _stored_text(held, user_properties)
             if name != topic_name or len(body) > _MAX_BODY_BYTES or stored is None:
                 break
-            metadata = call.metadata
-            if not _is_of(metadata, client_id, address):
-                peer = self._adapter.enter_plain(metadata, now_s)
-                client_id, address = metadata.get(_CLIENT_ID), metadata.get(PEER_KEY)
-            if peer is None:
-                break
+            if peer is None or not self._caller.is_last(call.metadata):
+                peer = self._caller.enter(call.metadata, now_s)
+                if peer is None:
+                    break
             flag = _COMPRESSED if encoding == GZIP else 0
             records.append(PlainRecord(topic_name, 0, body, held, stored, flag, born_ms, peer))
             taken.append(call)
@@ -138,16 +134,6 @@ def plain_receipt(name: str, queue_offset: int) -> bytes:
     return b"".join(
         (_BEFORE_ENTRY, VARINTS[entry_bytes], _BEFORE_ID, size, message_id, _BEFORE_SECOND_ID, size, message_id, offset)
     )
-
-
-def _is_of(metadata: dict[str, str], client_id: str | None, address: str | None) -> bool:
-    """Whether these are headers of that client from that address in which nobody has to look at anything else."""
-    if client_id is None or metadata.get(_CLIENT_ID) != client_id or metadata.get(PEER_KEY) != address:
-        return False
-    size = 0
-    for name, value in metadata.items():
-        size += len(name) + len(value)
-    return size <= _MAX_HEADER_BYTES and NAMESPACE_HEADER not in metadata
 
 
 def _stored_text(held: dict[str, str], user_properties: int) -> bytes | None:

@@ -14,8 +14,8 @@ cdef class ServerCall:
     cdef bint _has_headers, _is_gone
     cdef list _pieces
     cdef long long _pieces_bytes
-    cdef public object bucket, deadline_at_s, deadline_s, method, on_gone, state
-    cdef public long long expected_bytes, untaken_bytes
+    cdef public object deadline_at_s, deadline_s, method, on_gone, state
+    cdef public long long bucket, expected_bytes, untaken_bytes
     cdef public bint is_compressed
     cdef public dict metadata
     cdef public bytes request

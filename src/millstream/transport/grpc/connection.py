@@ -26,6 +26,7 @@ from millstream.protocol.http2.frames import ErrorCode
 from millstream.protocol.http2.stream import ENDED, OPENED, RESET, WRITABLE, Http2Stream
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
 from millstream.transport.grpc.call import WRITE_HIGH_WATER_BYTES, CallHandler, GrpcMethod, ServerCall
+from millstream.transport.grpc.deadlines import DeadlineTable
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
@@ -61,6 +62,7 @@ class ConnectionOwner(Protocol):
     methods: dict[str, GrpcMethod]
     unknown: GrpcMethod
     http2_limits: Http2Limits
+    deadlines: DeadlineTable
     calls: int
 
     def add(self, connection: GrpcConnection) -> None:
@@ -69,15 +71,34 @@ class ConnectionOwner(Protocol):
     def remove(self, connection: GrpcConnection) -> None:
         """A connection says that it is gone."""
 
-    def note_deadline(self, call: ServerCall, due_s: float) -> None:
-        """End the call at that time of the monotonic clock, if it is not over by then."""
 
-    def forget_deadline(self, call: ServerCall) -> None:
-        """The call is over."""
+class GrpcConnection:
+    """One connection, an `asyncio.Protocol` by its methods. Its port knows the methods and limits, its core the
+    protocol."""
 
-
-class GrpcConnection(asyncio.Protocol):
-    """One connection. Its port knows the methods and limits, its core the protocol."""
+    __slots__ = (
+        "_block",
+        "_deadlines",
+        "_flush_is_due",
+        "_is_unread",
+        "_loop",
+        "_memory",
+        "_port",
+        "_reads",
+        "_transport",
+        "_unanswered",
+        "_unread",
+        "_unsent",
+        "_wants_room",
+        "began_s",
+        "core",
+        "is_stuffed",
+        "last_read_s",
+        "peer",
+        "probed_s",
+        "seen_stream",
+        "used_s",
+    )
 
     def __init__(self, port: ConnectionOwner) -> None:
         self.peer = ""
@@ -94,6 +115,7 @@ class GrpcConnection(asyncio.Protocol):
         """Whether answers lie here that the peer does not read."""
         self._port = port
         self._memory = port.memory
+        self._deadlines = port.deadlines
         self._transport: asyncio.Transport | None = None
         self._block: HalfFrame | None = None
         """What the process's memory knows of headers that are arriving."""
@@ -102,6 +124,8 @@ class GrpcConnection(asyncio.Protocol):
         self._unsent = False
         self._reads = True
         self._flush_is_due = False
+        self._unanswered = 0
+        """Calls under way whose clients do not stream."""
         self._wants_room: dict[ServerCall, None] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -192,17 +216,23 @@ class GrpcConnection(asyncio.Protocol):
 
     def call_ended(self, call: ServerCall) -> None:
         """The answer of a call is whole, or waits for nothing but the peer's window."""
-        port = self._port
         if call.bucket:
-            port.forget_deadline(call)
+            self._deadlines.remove(call)
         if call.is_half:
             self._forget_half(call)
-        port.calls -= 1
+        self._port.calls -= 1
+        if not call.method.streams:
+            self._unanswered -= 1
         call.stream.owner = None
         if self._wants_room:
             self._wants_room.pop(call, None)
-        if not self._flush_is_due:
+        if self._flush_is_due:
+            return
+        if self._unanswered:
+            # Others may be answered in this turn, and leave with it.
             self.flush_soon()
+        else:
+            self.flush()
 
     def flush_soon(self) -> None:
         """Let what was sent leave at the end of this turn."""
@@ -315,6 +345,8 @@ class GrpcConnection(asyncio.Protocol):
         call = ServerCall(self, stream, method or port.unknown, deadline_s)
         stream.owner = call
         port.calls += 1
+        if not call.method.streams:
+            self._unanswered += 1
         if method is None:
             call.end(GrpcStatus.UNIMPLEMENTED, "The service does not have this method.")
             return
@@ -326,7 +358,7 @@ class GrpcConnection(asyncio.Protocol):
             call.end(GrpcStatus.UNIMPLEMENTED, f"The compression {encoding[:32]!r} is not offered.")
             return
         if deadline_s is not None:
-            port.note_deadline(call, now_s + deadline_s)
+            self._deadlines.add(call, now_s + deadline_s, now_s)
         port.handler.admit(call)
         if method.streams and stream.owner is not None:
             call.expect_stream()
@@ -522,12 +554,14 @@ class GrpcConnection(asyncio.Protocol):
 
     def _end_call(self, call: ServerCall) -> None:
         """The client is gone, or has given the call up."""
-        self._port.forget_deadline(call)
+        self._deadlines.remove(call)
         if call.is_half:
             self._forget_half(call)
         if call.stream.owner is not None:
             call.stream.owner = None
             self._port.calls -= 1
+            if not call.method.streams:
+                self._unanswered -= 1
         self._wants_room.pop(call, None)
         call.note_gone()
 
@@ -559,7 +593,7 @@ class GrpcConnection(asyncio.Protocol):
                 del self._wants_room[call]
                 call.wake_writer()
         wants_reading = not (self.is_stuffed and self._unsent)
-        if wants_reading is self._reads or not self.is_open:
+        if wants_reading == self._reads or not self.is_open:
             return
         assert self._transport is not None
         self._reads = wants_reading

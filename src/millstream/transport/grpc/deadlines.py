@@ -9,6 +9,7 @@ __all__ = ["TICK_S", "DeadlineTable", "HasDeadline"]
 TICK_S: Final = 0.1
 """A call ends at its deadline or up to so many seconds later; its client has given it up by itself then."""
 
+_TICK_S: Final = TICK_S
 _MAX_WAIT_S: Final = 10 * 365 * 86_400.0
 """A call that may take longer has no deadline."""
 
@@ -22,6 +23,8 @@ class HasDeadline(Protocol):
 class DeadlineTable:
     """Entries by the tick in which they are due. Times are of the monotonic clock, in seconds."""
 
+    __slots__ = ("_buckets", "_next_tick")
+
     def __init__(self) -> None:
         self._buckets: dict[int, dict[HasDeadline, None]] = {}
         self._next_tick = 0
@@ -34,8 +37,8 @@ class DeadlineTable:
         if due_s - now_s > _MAX_WAIT_S:
             return
         if not self._buckets:
-            self._next_tick = int(now_s / TICK_S)
-        tick = max(int(due_s / TICK_S) + 1, self._next_tick)
+            self._next_tick = int(now_s / _TICK_S)
+        tick = max(int(due_s / _TICK_S) + 1, self._next_tick)
         bucket = self._buckets.get(tick)
         if bucket is None:
             bucket = self._buckets[tick] = {}
@@ -56,7 +59,7 @@ class DeadlineTable:
 
     def take_due(self, now_s: float) -> list[HasDeadline]:
         """The entries that are due, which are forgotten."""
-        tick = int(now_s / TICK_S)
+        tick = int(now_s / _TICK_S)
         found: list[HasDeadline] = []
         if not self._buckets:
             self._next_tick = tick

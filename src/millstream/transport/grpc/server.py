@@ -87,6 +87,8 @@ class GrpcPort:
         self.http2_limits = limits or Http2Limits()
         self.calls = 0
         """Calls under way."""
+        self.deadlines = DeadlineTable()
+        """Of these calls."""
         self.strangers = strangers or StrangerLog(self.clock)
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._host = host
@@ -95,7 +97,6 @@ class GrpcPort:
         self._tls = tls
         self._doorway: TlsSniffer | None = None
         self._connections: set[GrpcConnection] = set()
-        self._deadlines = DeadlineTable()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -122,7 +123,7 @@ class GrpcPort:
         context = identity.http2_context if identity is not None and is_tls else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: GrpcConnection(self),
+            lambda: cast("asyncio.Protocol", GrpcConnection(self)),
             connection,
             ssl=context,
             ssl_handshake_timeout=HANDSHAKE_LIMIT_S if context is not None else None,
@@ -173,18 +174,9 @@ class GrpcPort:
         self._descriptors.free()
         self._connections.discard(connection)
 
-    def note_deadline(self, call: ServerCall, due_s: float) -> None:
-        """End the call at that time of the monotonic clock, if it is not over by then."""
-        self._deadlines.add(call, due_s, self.clock.monotonic_s())
-
-    def forget_deadline(self, call: ServerCall) -> None:
-        """The call is over."""
-        if call.bucket:
-            self._deadlines.remove(call)
-
     def end_late_calls(self) -> None:
         """End the calls whose deadline has passed."""
-        for call in self._deadlines.take_due(self.clock.monotonic_s()):
+        for call in self.deadlines.take_due(self.clock.monotonic_s()):
             cast("ServerCall", call).end_deadline()
 
     def check_connections(self) -> None:
