@@ -23,7 +23,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
+from millstream.store.write_batch import AnyPlace, AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -44,7 +44,7 @@ FLUSH_TIMEOUT_S = 5.0
 REPLICAS_TIMEOUT_S = 3.0
 """How long a sender waits for the replicas before it hears REPLICAS_TIMEOUT; RocketMQ's `slaveTimeout`."""
 
-Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
+Ended = Callable[[Sequence[AnyPlace], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
 
 
