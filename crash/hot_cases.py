@@ -303,14 +303,15 @@ def _run_remoting(data: bytes) -> object:
     sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
     runs = list(FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(data))
     accepted = [accept_run(run, _TOPIC, _PEER) for run in runs if isinstance(run, SendRun)]
-    places = [(len(data) * number, int.from_bytes(data[:6], "big"), 0, 0) for number in range(len(sends))]
+    for number, send in enumerate(sends):
+        send.queue_offset, send.log_offset = len(data) * number, int.from_bytes(data[:6], "big")
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
     records = [
         _outcome(encoder.encode_plain, send, number, len(data) << 20, b"m\x01o\x02" * (number % 2))
         for number, send in enumerate(sends)
     ]
-    return commands, decoder.held_bytes, sends, accepted, _ANSWERS.frames(sends, places), again, records
+    return commands, decoder.held_bytes, sends, accepted, _ANSWERS.frames(sends), again, records
 
 
 _RECORD_PROPERTIES: Final = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.properties import encode_properties
-from millstream.protocol.checksum import checksum_property, has_checksum
+from millstream.protocol.checksum import checksum_property, has_checksum, write_number
 from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 
 HOST = Address("192.0.2.1", 10911)
@@ -60,3 +60,11 @@ def test_a_plain_record_says_what_it_holds() -> None:
         "stored_properties=b'TAGS\\x01b\\x02UNIQ_KEY\\x01id\\x02', system_flag=1, born_timestamp_ms=5, "
         f"born_host={HOST!r})"
     )
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(1, 8), st.integers(0, 5))
+def test_a_number_is_written_with_its_lowest_bytes_and_nothing_beside_it(number: int, size: int, at: int) -> None:
+    buffer = bytearray(b"\xaa" * 14)
+    write_number(buffer, at, size, number)
+    assert buffer[at : at + size] == (number & (1 << 8 * size) - 1).to_bytes(size, "big")
+    assert set(buffer[:at] + buffer[at + size :]) <= {0xAA}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Final
 
 from millstream.broker.delivery.admission import type_of
@@ -12,7 +11,9 @@ from millstream.broker.delivery.delay import TIMER_TOPIC, timer_of
 from millstream.model.light_queue import LIGHT_PREFIX, is_light_queue
 from millstream.model.operations import PoppedMessage, PullRequest, PullResult, Resolution
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.message_store import AppendedRecord, PendingRecord
+from millstream.store.write_batch import measure_stored
 from millstream.telemetry.counters import Counters, Histogram
 
 __all__ = [
@@ -51,10 +52,6 @@ _MIXED, _DELAY = MessageType.MIXED, MessageType.DELAY
 _PLAIN = MessageType.NORMAL.value
 
 
-_size_of: Final = itemgetter(AppendedRecord._fields.index("size_bytes"))
-"""A place's size, at half of what the name costs."""
-
-
 class Incoming:
     """What was stored of one topic and type."""
 
@@ -78,18 +75,18 @@ class Incoming:
         self.size_bytes += size_bytes
         self.sizes.total = self.size_bytes
 
-    def add_plain(self, places: Sequence[AppendedRecord]) -> None:
-        """Count records of one message each."""
-        sizes = [*map(_size_of, places)]
+    def add_plain(self, records: Sequence[PlainRecord]) -> None:
+        """Count stored records of one message each."""
+        size_bytes, largest = measure_stored(records)
         counts = self.sizes.counts
-        self.messages += len(sizes)
-        self.size_bytes += sum(sizes)
+        self.messages += len(records)
+        self.size_bytes += size_bytes
         self.sizes.total = self.size_bytes
-        if max(sizes) <= SIZE_BOUNDS_BYTES[0]:
-            counts[0] += len(sizes)
+        if largest <= SIZE_BOUNDS_BYTES[0]:
+            counts[0] += len(records)
             return
-        for size in sizes:
-            counts[bisect_left(SIZE_BOUNDS_BYTES, size)] += 1
+        for record in records:
+            counts[bisect_left(SIZE_BOUNDS_BYTES, record.size_bytes)] += 1
 
 
 class Outgoing:
@@ -172,9 +169,9 @@ class Statistics:
             return
         self.incoming[topic.name, kind._value_].add(records, places)
 
-    def stored_plain(self, topic: str, places: Sequence[AppendedRecord]) -> None:
+    def stored_plain(self, topic: str, records: Sequence[PlainRecord]) -> None:
         """The same of ordinary messages, each of which is known to be one of type NORMAL."""
-        self.incoming[topic, _PLAIN].add_plain(places)
+        self.incoming[topic, _PLAIN].add_plain(records)
 
     def _stored_apart(
         self, topic: TopicConfig, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]

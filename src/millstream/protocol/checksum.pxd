@@ -7,8 +7,14 @@ cdef bytes _START
 cdef Py_ssize_t _START_BYTES, _DIGITS
 cdef int _ZERO, _END_OF_VALUE
 
-@cython.locals(low=bytes, middle=bytes, high=bytes)
+cdef bytearray _PROPERTY
+cdef bint _IS_COMPILED
+
+@cython.locals(low=bytes, middle=bytes, high=bytes, written=bytearray, left=cython.uint, place=Py_ssize_t, digit=cython.uchar)
 cpdef bytes checksum_property(long long crc)
+
+@cython.locals(place=Py_ssize_t, byte=cython.uchar)
+cpdef write_number(bytearray buffer, Py_ssize_t at, Py_ssize_t size, long long number)
 
 @cython.locals(number=Py_ssize_t, place=Py_ssize_t, first_digit=Py_ssize_t)
 cpdef bint has_checksum(bytes data, Py_ssize_t at, long long crc) except -1

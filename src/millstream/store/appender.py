@@ -23,7 +23,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
+from millstream.store.write_batch import AnyPlace, AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -44,7 +44,7 @@ FLUSH_TIMEOUT_S = 5.0
 REPLICAS_TIMEOUT_S = 3.0
 """How long a sender waits for the replicas before it hears REPLICAS_TIMEOUT; RocketMQ's `slaveTimeout`."""
 
-Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
+Ended = Callable[[Sequence[AnyPlace], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
 
 
@@ -109,6 +109,8 @@ class _Waiting:
     """Records that are stored with it and that its caller does not hear of."""
     light_queues: Collection[str] = ()
     """The light queues that have one of its records."""
+    replaced: tuple[tuple[int, PlainRecord], ...] = ()
+    """The plain records in whose place others are stored, and the positions of those; they are to say where, too."""
 
     def resolve(self) -> None:
         if self.is_answered:
@@ -259,6 +261,8 @@ class Appender:
         if dispatcher is not None:
             for waiting in watched:
                 places = waiting.appended if waiting.is_many else (waiting.appended,)
+                for position, plain in waiting.replaced:
+                    plain.queue_offset, plain.log_offset, plain.size_bytes, plain.store_timestamp_ms = places[position]
                 for record, place in zip(waiting.records, places, strict=True):
                     if isinstance(record, PendingRecord):
                         dispatcher.note_stored(record, place)
@@ -270,12 +274,14 @@ class Appender:
         for waiting in watched:
             records: list[AnyRecord] = []
             copies: list[PendingRecord] = []
+            replaced: list[tuple[int, PlainRecord]] = []
             try:
                 for record in waiting.records:
                     if not isinstance(record, PendingRecord):
                         if dispatcher.dispatch_plain(record):
                             records.append(record)
                             continue
+                        replaced.append((len(records), record))
                         record = _as_pending(record)
                     first, *more = dispatcher.dispatch(record)
                     records.append(first)
@@ -285,6 +291,8 @@ class Appender:
                 refused.append(waiting)
                 continue
             waiting.records, waiting.copies = records, copies
+            # Not anew: a write that failed for another call is tried again with the records that it had.
+            waiting.replaced += tuple(replaced)
             waiting.light_queues = {name for record in (*records, *copies) for name in record.light_queues}
         return refused
 

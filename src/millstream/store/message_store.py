@@ -63,7 +63,7 @@ from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
 from millstream.store.topic_deletion import TopicDeletion
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, WriteBatch
+from millstream.store.write_batch import AnyPlace, AnyRecord, AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
 
@@ -338,7 +338,7 @@ class MessageStore(QueueReader):
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
 
-    def put(self, records: Sequence[AnyRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
+    def put(self, records: Sequence[AnyRecord], *, despite_watermark: bool = False) -> list[AnyPlace]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
 
         `despite_watermark` is for what makes room or lets others read: the disk may be filled beyond its watermark.

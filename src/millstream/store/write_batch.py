@@ -10,13 +10,24 @@ from millstream.model.errors import MessageRefused
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, encode_light_places
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import INNER_BASE, INNER_NUMBER, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, TAGS
+from millstream.protocol.checksum import write_number
 from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
-from millstream.store.consume_queue import ENTRY, tags_code
+from millstream.store.consume_queue import ENTRY, ENTRY_BYTES, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch", "measure_bodies", "note_queues"]
+__all__ = [
+    "AnyPlace",
+    "AnyRecord",
+    "AppendedRecord",
+    "PendingRecord",
+    "QueueShare",
+    "WriteBatch",
+    "measure_bodies",
+    "measure_stored",
+    "note_queues",
+]
 
 
 class PendingRecord(NamedTuple):
@@ -58,6 +69,13 @@ class AppendedRecord(NamedTuple):
     store_timestamp_ms: int
 
 
+AnyPlace = AppendedRecord | PlainRecord
+"""Where a message was stored: a plain record says it of itself, which saves one object for each."""
+
+_IS_COMPILED: Final = not __file__.endswith(".py")
+_ENTRY_SIZE_AT: Final = 8
+_ENTRY_CODE_AT: Final = 12
+_BLANK_ENTRY: Final = bytes(ENTRY_BYTES)
 _pack_entry = ENTRY.pack
 _appended = partial(tuple.__new__, AppendedRecord)
 """A named tuple's own constructor takes its fields apart and together again."""
@@ -76,7 +94,7 @@ class QueueShare:
         self.batch_count: Final = _BATCHES if queue.holds_batches else None
         self.first_offset: Final = queue.next_offset
         self.next_offset = self.first_offset
-        self.entries: list[bytes] = []
+        self.entries = bytearray()
 
     def with_place(self, message: OutgoingMessage | None, count: int | None) -> OutgoingMessage:
         """The message with what a record of a batch queue says of itself, so that a scan of the log can tell it."""
@@ -89,13 +107,31 @@ class QueueShare:
         places = {INNER_NUMBER: str(count), INNER_BASE: str(self.next_offset)}
         return message.with_properties({**message.properties, **places})
 
+    def add(self, log_offset: int, size: int, code: int, timestamp_ms: int, count: int | None) -> None:
+        """Add the entry of the next record, which stands there; `count` for a queue of batches."""
+        entries = self.entries
+        if count is not None:
+            entries += BATCH_ENTRY.pack(log_offset, size, code, timestamp_ms, self.next_offset, count, 0, 0)
+            self.next_offset += count
+            return
+        self.next_offset += 1
+        if _IS_COMPILED:
+            # Byte by byte, which in C costs less than the objects to pack.
+            at = len(entries)
+            entries += _BLANK_ENTRY
+            write_number(entries, at, 8, log_offset)
+            write_number(entries, at + _ENTRY_SIZE_AT, 4, size)
+            write_number(entries, at + _ENTRY_CODE_AT, 8, code)
+        else:
+            entries += _pack_entry(log_offset, size, code)
+
     def commit(self) -> None:
         """Let the queue have the entries."""
-        queue, packed = self.queue, b"".join(self.entries)
+        queue = self.queue
         if queue.holds_batches:
-            queue.append(packed, self.next_offset - self.first_offset)
+            queue.append(bytes(self.entries), self.next_offset - self.first_offset)
         else:
-            queue.entry_files.tail += packed
+            queue.entry_files.tail += self.entries
 
 
 class WriteBatch:
@@ -109,28 +145,25 @@ class WriteBatch:
         self._limit = log.limit(end)
         self._queues = queues
         self._encoder = encoder
+        self._topic = ""
+        self._of_queue: dict[int, QueueShare] = {}
 
-    def add(self, records: Iterable[AnyRecord]) -> list[AppendedRecord]:
+    def add(self, records: Iterable[AnyRecord]) -> list[AnyPlace]:
         """Lay out the records one behind the other and say where they will stand."""
-        appended = []
+        appended: list[AnyPlace] = []
         shares, encoder, timestamp_ms = self.shares, self._encoder, self._encoder.store_timestamp_ms
         laid_out, places = self.runs[-1].records, b""
         end, limit = self.end, self._limit - BLANK_BYTES
         plain: PlainRecord | None
         message: OutgoingMessage | None
-        plain_topic, of_queue = "", dict[int, QueueShare]()
+        last_tag: str | None = None
+        code = 0
         for one in records:
             if isinstance(one, PlainRecord):
                 plain, message, batch_count, queue_id, tag = one, None, None, one.queue_id, one.tag
                 light = self._light_shares(plain.light_queues) if plain.light_queues else None
                 places = _light_places(light) if light else b""
-                if plain.topic is not plain_topic:
-                    plain_topic, of_queue = plain.topic, {}
-                found = of_queue.get(queue_id)
-                if found is None:
-                    found = shares.get((plain_topic, queue_id)) or self._share(plain_topic, queue_id, None)
-                    of_queue[queue_id] = found
-                share = found
+                share = self._plain_share(plain.topic, queue_id)
             else:
                 plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
                 topic, held = message.topic, message.properties
@@ -153,17 +186,18 @@ class WriteBatch:
                     break
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
-            code = tags_code(tag) if tag else 0
-            if batch_count is None:
-                entry = _pack_entry(end, size, code)
-                share.entries.append(entry)
-                share.next_offset = queue_offset + 1
-                if light:
-                    _add_to_all(light, entry)
+            if tag != last_tag:
+                # Neighbours often have the same.
+                last_tag, code = tag, tags_code(tag)
+            share.add(end, size, code, timestamp_ms, batch_count)
+            if light:
+                _add_to_all(light, end, size, code)
+            if plain is not None:
+                plain.queue_offset, plain.log_offset = queue_offset, end
+                plain.size_bytes, plain.store_timestamp_ms = size, timestamp_ms
+                appended.append(plain)
             else:
-                share.entries.append(BATCH_ENTRY.pack(end, size, code, timestamp_ms, queue_offset, batch_count, 0, 0))
-                share.next_offset = queue_offset + batch_count
-            appended.append(_appended((queue_offset, end, size, timestamp_ms)))
+                appended.append(_appended((queue_offset, end, size, timestamp_ms)))
             laid_out.append(record)
             end += size
         self.end = end
@@ -175,6 +209,16 @@ class WriteBatch:
         )
         share = self.shares[topic, queue_id] = QueueShare(queue)
         return share
+
+    def _plain_share(self, topic: str, queue_id: int) -> QueueShare:
+        """The share of a queue of single messages: neighbours are most often of one topic."""
+        if topic is not self._topic:
+            self._topic, self._of_queue = topic, {}
+        found = self._of_queue.get(queue_id)
+        if found is None:
+            found = self.shares.get((topic, queue_id)) or self._share(topic, queue_id, None)
+            self._of_queue[queue_id] = found
+        return found
 
     def _light_shares(self, names: Iterable[str]) -> list[QueueShare]:
         return [
@@ -205,6 +249,17 @@ def measure_bodies(records: Sequence[AnyRecord]) -> int:
     return size_bytes
 
 
+def measure_stored(records: Sequence[PlainRecord]) -> tuple[int, int]:
+    """Bytes that the stored records take in the log together, and those of the largest one; 0 for none."""
+    total, largest = 0, 0
+    for record in records:
+        size = record.size_bytes
+        total += size
+        if size > largest:
+            largest = size
+    return total, largest
+
+
 def note_queues(records: Sequence[AnyRecord], found: set[tuple[str, int]]) -> None:
     """Add the (topic, queue number) of each record."""
     topic, last_queue = "", -1
@@ -220,10 +275,9 @@ def note_queues(records: Sequence[AnyRecord], found: set[tuple[str, int]]) -> No
             found.add((one[0].topic, one[1]))
 
 
-def _add_to_all(shares: list[QueueShare], entry: bytes) -> None:
+def _add_to_all(shares: list[QueueShare], log_offset: int, size: int, code: int) -> None:
     for share in shares:
-        share.entries.append(entry)
-        share.next_offset += 1
+        share.add(log_offset, size, code, 0, None)
 
 
 def _light_places(shares: list[QueueShare]) -> bytes:

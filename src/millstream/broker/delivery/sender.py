@@ -28,7 +28,8 @@ from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.appender import Appender, Ended
-from millstream.store.message_store import AppendedRecord, PendingRecord
+from millstream.store.message_store import PendingRecord
+from millstream.store.write_batch import AnyPlace
 
 __all__ = ["Sender"]
 
@@ -92,22 +93,23 @@ class Sender:
     def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all; `ended`
         is told. Refusals of the appender are raised at once."""
-        self.appender.append_then(records, partial(self._plain_ended, topic, ended))
+        self.appender.append_then(records, partial(self._plain_ended, topic, records, ended))
 
     async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
         """The same for who waits. Raises what refused them."""
-        places = await self.appender.append_now(records, is_of_one_topic=True)
-        self.statistics.stored_plain(topic.name, places)
+        await self.appender.append_now(records, is_of_one_topic=True)
+        self.statistics.stored_plain(topic.name, records)
 
     def _plain_ended(
         self,
         topic: TopicConfig,
+        records: Sequence[PlainRecord],
         ended: Ended,
-        places: Sequence[AppendedRecord],
+        places: Sequence[AnyPlace],
         error: BaseException | None,
     ) -> None:
         if error is None:
-            self.statistics.stored_plain(topic.name, places)
+            self.statistics.stored_plain(topic.name, records)
         ended(places, error)
 
     async def _send_static(

@@ -34,7 +34,7 @@ from millstream.protocol.remoting.messages.sends import (
     sent_fields,
 )
 from millstream.protocol.remoting.send_shape import SendRun, SentRecord
-from millstream.store.message_store import AppendedRecord
+from millstream.store.write_batch import AnyPlace
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch
 
@@ -209,7 +209,7 @@ class SendBatchHandler(BatchHandler):
         self,
         records: Sequence[SentRecord],
         frames: asyncio.Future[bytes],
-        places: Sequence[AppendedRecord],
+        _places: Sequence[AnyPlace],
         error: BaseException | None,
     ) -> None:
         if frames.done():
@@ -217,7 +217,7 @@ class SendBatchHandler(BatchHandler):
         if error is not None:
             frames.set_exception(error)
             return
-        frames.set_result(self._answers.frames(records, places))
+        frames.set_result(self._answers.frames(records))
 
 
 Answering = Callable[[list[SendReceipt]], RemotingCommand]

@@ -21,7 +21,7 @@ cdef class PlainSends:
     cpdef Py_ssize_t take(self, list calls, Py_ssize_t start) except -1
 
     @cython.locals(number=Py_ssize_t, record=PlainRecord, call=ServerCall)
-    cpdef _answer(self, list calls, list records, object arrived_s, object places, object error)
+    cpdef _answer(self, list calls, list records, object arrived_s, object _places, object error)
 
 @cython.locals(message_id=bytes, size=bytes, offset=bytes, entry_bytes=Py_ssize_t)
 cpdef bytes plain_receipt(str name, object queue_offset)

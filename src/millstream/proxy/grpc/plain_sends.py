@@ -24,7 +24,7 @@ from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.plain_caller import PlainCaller
 from millstream.proxy.grpc.status import OK
-from millstream.store.write_batch import AppendedRecord
+from millstream.store.write_batch import AnyPlace
 from millstream.transport.grpc.call import ServerCall
 
 __all__ = ["MAX_GATHERED_SENDS", "PlainSends"]
@@ -111,7 +111,7 @@ class PlainSends:
         calls: Sequence[ServerCall],
         records: Sequence[PlainRecord],
         arrived_s: float,
-        places: Sequence[AppendedRecord],
+        _places: Sequence[AnyPlace],
         error: BaseException | None,
     ) -> None:
         if error is not None:
@@ -122,7 +122,7 @@ class PlainSends:
         self._adapter.note("SendMessage", _OK, arrived_s, len(calls))
         for number, record in enumerate(records):
             call = calls[number]
-            call.answer(plain_receipt(record.message_id, places[number][0]))
+            call.answer(plain_receipt(record.message_id, record.queue_offset))
 
 
 def plain_receipt(name: str, queue_offset: int) -> bytes:

@@ -1,11 +1,18 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-cdef Py_ssize_t _MIN_TAIL_BYTES
+from millstream.store.record_run cimport number_at
+
+cdef Py_ssize_t _MIN_TAIL_BYTES, _MAGIC_AT, _LOG_OFFSET_AT, _FLAGS_AT, _STORED_MS_AT, _BODY_BYTES_AT
+cdef long long _NEGATIVE, _V1, _V2
+cdef bint _IS_COMPILED
 cdef long long _HOSTS_IPV6, _UNUSUAL
 
 @cython.locals(keys=list)
 cpdef list keys_of(bytes text)
+
+@cython.locals(number=cython.longlong)
+cdef long long _signed(bytes data, Py_ssize_t at) except? -1
 
 @cython.locals(
     records=list, data_bytes=Py_ssize_t, position=Py_ssize_t, last=Py_ssize_t, size=Py_ssize_t, magic=cython.longlong,

@@ -11,10 +11,9 @@ cdef class SendAnswers:
 
     @cython.locals(
         parts=list, before_opaque=str, before_place=str, before_queue=str, before_offset=str, heads=dict, end=bytes,
-        before_id=bytes, end_with_id=bytes, number=Py_ssize_t, record=SentRecord, queue_offset=cython.longlong,
-        log_offset=cython.longlong, front=bytes, quoted=bytes, size=Py_ssize_t,
+        before_id=bytes, end_with_id=bytes, record=SentRecord, front=bytes, quoted=bytes, size=Py_ssize_t,
     )
-    cpdef bytes frames(self, list sent, list places)
+    cpdef bytes frames(self, list sent)
 
     @cython.locals(head=bytes)
     cdef bytes _head(self, Py_ssize_t size)

@@ -277,17 +277,15 @@ class SendAnswers:
         self._end_with_id = behind_id.removeprefix('"').encode()
         self._heads: dict[int, bytes] = {}
 
-    def frames(self, sent: Sequence[SentRecord], places: Sequence[tuple[int, int, int, int]]) -> bytes:
-        """The frames of the answers to sends, one behind the other, whose messages were stored at the places: queue
-        offset, log offset, and two more."""
+    def frames(self, sent: Sequence[SentRecord]) -> bytes:
+        """The frames of the answers to sends, one behind the other, whose messages were stored."""
         parts: list[bytes] = []
         before_opaque, before_place, before_queue, before_offset = self._before
         heads, end, before_id, end_with_id = self._heads, self._end, self._before_id, self._end_with_id
-        for number, record in enumerate(sent):
-            queue_offset, log_offset, _, _ = places[number]
+        for record in sent:
             front = (
-                f"{before_opaque}{record.opaque}{before_place}{log_offset:016X}{before_queue}{record.queue_id}"
-                f"{before_offset}{queue_offset}"
+                f"{before_opaque}{record.opaque}{before_place}{record.log_offset:016X}{before_queue}{record.queue_id}"
+                f"{before_offset}{record.queue_offset}"
             ).encode()
             size = len(front)
             if not record.message_id:
