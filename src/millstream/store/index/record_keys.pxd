@@ -12,7 +12,7 @@ cdef long long _HOSTS_IPV6, _UNUSUAL
 cpdef list keys_of(bytes text)
 
 @cython.locals(number=cython.longlong)
-cdef long long _signed(bytes data, Py_ssize_t at) except? -1
+cdef long long _read_signed(bytes data, Py_ssize_t at) except? -1
 
 @cython.locals(
     records=list, data_bytes=Py_ssize_t, position=Py_ssize_t, last=Py_ssize_t, size=Py_ssize_t, magic=cython.longlong,

@@ -149,9 +149,9 @@ def walked_records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], in
     while position <= last:
         if _IS_COMPILED:
             # Byte by byte, which in C costs less than the objects that are unpacked.
-            size, magic = _signed(data, position), _signed(data, position + _MAGIC_AT)
+            size, magic = _read_signed(data, position), _read_signed(data, position + _MAGIC_AT)
             own_log_offset = number_at(data, position + _LOG_OFFSET_AT, 8)
-            flags, body_bytes = _signed(data, position + _FLAGS_AT), _signed(data, position + _BODY_BYTES_AT)
+            flags, body_bytes = _read_signed(data, position + _FLAGS_AT), _read_signed(data, position + _BODY_BYTES_AT)
             stored_ms = number_at(data, position + _STORED_MS_AT, 8)
         else:
             size, magic, own_log_offset, flags, stored_ms, body_bytes = usual.unpack_from(data, position)
@@ -188,7 +188,7 @@ def walked_records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], in
     return records, position
 
 
-def _signed(data: bytes, at: int) -> int:
+def _read_signed(data: bytes, at: int) -> int:
     """The number of four bytes that stands there."""
     number = number_at(data, at, 4)
     return number - _NEGATIVE if number >= _NEGATIVE >> 1 else number
