@@ -12,8 +12,8 @@ from millstream.streams.connectors.filesystem.source import Listing
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohorts import Cohort
 from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.shared_queries.cohorts import Cohort
 from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore

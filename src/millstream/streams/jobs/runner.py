@@ -14,15 +14,6 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, DependentPipeline, may_come
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint, fit_plan
-from millstream.streams.jobs.cohorts import (
-    Cohort,
-    CohortMember,
-    check_change,
-    cohorts_of,
-    leave,
-    table_of,
-)
-from millstream.streams.jobs.cut_batches import SharedPlans, finish_cut_batch, note_plans
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
@@ -36,6 +27,15 @@ from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.savepoints.savepoint import begins_from, open_savepoint
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.shared_queries.cohorts import (
+    Cohort,
+    CohortMember,
+    check_change,
+    cohorts_of,
+    leave,
+    table_of,
+)
+from millstream.streams.jobs.shared_queries.cut_batches import SharedPlans, finish_cut_batch, note_plans
 from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan

@@ -111,7 +111,7 @@ class _Starter:
 
 def _steps(starts: Sequence[_Start]) -> list[list[_Start]]:
     """What runs together of jobs that end, one step after the other: neighbours that can share a query."""
-    from millstream.streams.jobs.cohorts import may_share, table_of
+    from millstream.streams.jobs.shared_queries.cohorts import may_share, table_of
 
     steps: list[list[_Start]] = []
     for start in starts:

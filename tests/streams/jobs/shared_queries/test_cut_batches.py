@@ -15,8 +15,14 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote, batches_in
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cut_batches import MAX_FINISHES, SharedPlans, finish_cut_batch, note_plans, read_plans
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.shared_queries.cut_batches import (
+    MAX_FINISHES,
+    SharedPlans,
+    finish_cut_batch,
+    note_plans,
+    read_plans,
+)
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.source.position import Position
 from millstream.streams.sql.session.compiler import SqlSession

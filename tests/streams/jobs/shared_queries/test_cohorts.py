@@ -12,12 +12,12 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.identity import shared_query
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.pipeline import StreamPipeline
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.shared_queries.cohorts import Cohort, CohortMember, cohorts_of, leave
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.position import Position
 from millstream.streams.sql.session.compiler import SqlSession
@@ -139,7 +139,7 @@ class _Sink:
 def test_a_job_that_is_stopped_takes_the_position_of_its_query_along_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.streams.jobs.cohorts.SETTLE_S", 0.0)
+    monkeypatch.setattr("millstream.streams.jobs.shared_queries.cohorts.SETTLE_S", 0.0)
     _cohort, members, started = shared(tmp_path, "abc")
     members["a"].stop()
     threads = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
