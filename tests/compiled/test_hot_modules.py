@@ -109,8 +109,11 @@ def typed_attributes(types: str) -> dict[str, set[str]]:
 
 
 def set_attributes(node: ast.ClassDef) -> set[str]:
-    """The attributes that a class of the source sets on itself."""
-    return {
+    """The attributes that a class of the source sets on itself, or names in its body for others to set."""
+    named = {
+        part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+    return named | {
         part.attr
         for part in ast.walk(node)
         if isinstance(part, ast.Attribute)
