@@ -17,7 +17,8 @@ from crash.programme import ProgrammeRun, Size
 
 from millstream.hot_modules import HOT_MODULES
 
-pytestmark = [pytest.mark.process, pytest.mark.long]
+# All hot modules are compiled within one test, which takes minutes on a busy machine.
+pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parent.parent.parent
 
