@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
-from zlib import crc32
 
 from millstream.model.message import OutgoingMessage
+
+try:
+    # The same sums by the processor's carry-less multiplication: a fourth of the time for a short record.
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
 
 __all__ = [
     "CHECKSUM_BYTES",
@@ -18,6 +23,7 @@ __all__ = [
     "body_crc32",
     "checksum_property",
     "combine_crc32",
+    "crc32",
     "ends_with_checksum",
     "has_checksum",
     "write_number",

@@ -8,13 +8,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 from millstream.model.errors import StoreError
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, LightPlace, decode_light_places
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import decode_properties
-from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, checksum_property, ends_with_checksum
+from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, checksum_property, crc32, ends_with_checksum
 from millstream.protocol.record_encoder import (
     BORN_HOST_IPV6,
     CACHED_NAMES,

@@ -7,7 +7,6 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
-from zlib import crc32
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.properties import (
@@ -23,6 +22,7 @@ from millstream.protocol.checksum import (
     body_crc32,
     checksum_property,
     combine_crc32,
+    crc32,
     write_number,
 )
 

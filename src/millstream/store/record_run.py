@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import struct
 from typing import Final
-from zlib import crc32
 
-from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property, has_checksum
+from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property, crc32, has_checksum
 from millstream.protocol.record import MIN_RECORD_BYTES
 
 __all__ = ["Place", "copy_records", "is_checked_run", "number_at"]

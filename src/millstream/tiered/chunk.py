@@ -16,11 +16,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final
-from zlib import crc32
 
 import msgspec
 
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.tiered.queue_records import KEY_BUCKETS, PartRecords, RawBlock, share_out_keys, split_records
 
 if sys.version_info >= (3, 14):

@@ -10,10 +10,9 @@ import re
 import struct
 from collections.abc import Callable
 from typing import Final
-from zlib import crc32
 
 from millstream.model.message import SystemFlag
-from millstream.protocol.checksum import CHECKSUM_BYTES, has_checksum
+from millstream.protocol.checksum import CHECKSUM_BYTES, crc32, has_checksum
 from millstream.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, outline_record
 from millstream.protocol.record_encoder import HOST_FLAGS
 from millstream.store.consume_queue import tags_code

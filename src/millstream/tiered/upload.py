@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
 from millstream.model.backoff import Backoff
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.store.log_walk import LogWalk
 from millstream.tiered.chunk import ChunkFooter, encode_chunk
 from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key

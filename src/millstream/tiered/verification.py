@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.tiered.chunk import TAIL_BYTES, ChunkPart, decode_block, decode_footer, decode_key_table, footer_range
 from millstream.tiered.cold_map import ColdMap, ColdObject, ColdPart
 from millstream.tiered.objects import ObjectInfo

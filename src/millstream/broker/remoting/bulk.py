@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
 
 from millstream.broker.broker import Broker
 from millstream.broker.queues.puller import MAX_RAW_BYTES
@@ -14,7 +13,7 @@ from millstream.model.message import MAX_BODY_BYTES, SystemFlag
 from millstream.model.operations import PullRequest
 from millstream.model.topic import MessageType
 from millstream.protocol.arrow.batch import outline
-from millstream.protocol.checksum import CheckedMessage
+from millstream.protocol.checksum import CheckedMessage, crc32
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.message_requests import BulkPut
 from millstream.protocol.remoting.messages.pulls import decode_fetch

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.model.properties import RESERVED, encode_properties
 from millstream.protocol.arrow.batch import MAX_ROWS, MAX_UNCOMPRESSED_BYTES
+from millstream.protocol.checksum import crc32
 
 __all__ = [
     "CODECS",

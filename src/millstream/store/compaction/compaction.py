@@ -25,10 +25,10 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from zlib import crc32
 
 from millstream.model.errors import StoreError
 from millstream.protocol.changelog import KeyOf, key_of_record
+from millstream.protocol.checksum import crc32
 from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import Generation, map_file
 from millstream.store.compaction.header import GenerationHeader, encode_header

@@ -6,9 +6,9 @@ import struct
 from bisect import bisect_left
 from pathlib import Path
 from typing import Self
-from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.protocol.record import MIN_RECORD_BYTES, verify_record
 from millstream.store.compaction.header import GenerationHeader
 from millstream.store.compaction.row import OFFSET_OF_ROW, ROW, ROW_BYTES

@@ -11,11 +11,11 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from zlib import crc32
 
 import msgspec
 
 from millstream.protocol.changelog import KeyOf
+from millstream.protocol.checksum import crc32
 from millstream.protocol.record import (
     MIN_RECORD_BYTES,
     outline_record,

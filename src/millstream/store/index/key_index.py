@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.store.commit_log import CommitLog
 from millstream.store.files import FileLayer
 from millstream.store.index.key_search import KeyQuery, KeySearch, Part

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.protocol.checksum import crc32
 from millstream.store.file_head import HEAD_BYTES, file_head, is_whole_head
 from millstream.store.files import FileLayer
 
