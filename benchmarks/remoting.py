@@ -2,6 +2,9 @@
 
 One client for both: raw requests on one connection, 1 and 64 in flight, 100-byte bodies, both servers with
 asynchronous flushes. The reference is asked in turns with ours, after it had time to compile itself.
+
+Our client spends more time on a pull of 32 than a server does. How fast servers are with 64 in flight is therefore
+asked by `frame_load.py` as well, which sends prepared frames and counts answers: `..._by_frames`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 from interop.driver import Missing
 from interop.reference.servers import ReferenceServers
 
+from benchmarks.frame_load import IN_FLIGHT, PULLED, FrameLoad
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.settings import topic_fields
@@ -30,7 +34,7 @@ __all__ = ["measure_reference", "measure_remoting"]
 
 _TOPIC = "bench"
 _BODY = b"x" * 100
-_PULLED = 32
+_FRAMES_S = 3.0
 _ROUNDS = 3
 _WARM_UP = 20_000
 _TIMEOUT_S = 30.0
@@ -64,8 +68,25 @@ def measure_reference(count: int = 20_000) -> dict[str, object]:
             for number in range(_ROUNDS):
                 for name, (address, pid) in (("reference", there), ("ours", here)):
                     warm_up = 0 if number else _WARM_UP
-                    rounds[name].append(asyncio.run(_measured(address, pid, count, warm_up)))
+                    found = asyncio.run(_measured(address, pid, count, warm_up))
+                    rounds[name].append({**found, **_measure_by_frames(address, pid)})
     return _compared(rounds)
+
+
+def _measure_by_frames(address: str, pid: int) -> Found:
+    found: Found = {}
+    for kind, name in (("send", "send"), ("pull", f"pull_{PULLED}")):
+        with FrameLoad(address, _TOPIC, kind, _FRAMES_S) as load:
+            before_s = _cpu_s(pid)
+            load.begin()
+            loaded = load.found()
+            cpu_s = _cpu_s(pid) - before_s
+        found[f"{name}_{IN_FLIGHT}_in_flight_by_frames"] = {
+            "messages_per_s": round(loaded["messages"] / loaded["seconds"]),
+            "server_cpu_us_per_message": round(cpu_s / loaded["messages"] * 1e6, 2),
+            "load_cpu_us_per_message": round(loaded["cpu_s"] / loaded["messages"] * 1e6, 2),
+        }
+    return found
 
 
 def _compared(rounds: dict[str, list[Found]]) -> dict[str, object]:
@@ -95,14 +116,14 @@ async def _measured(address: str, pid: int, count: int, warm_up: int) -> Found:
         _good(await connection.request(create, _TIMEOUT_S))
         if warm_up:
             await _window(connection, _sends(warm_up), max(_IN_FLIGHT))
-            await _window(connection, _pulls(warm_up // _PULLED, _PULLED), max(_IN_FLIGHT))
+            await _window(connection, _pulls(warm_up // PULLED, PULLED), max(_IN_FLIGHT))
         found: Found = {}
         for in_flight in _IN_FLIGHT:
             here = count if in_flight > 1 else count // 5
             jobs: dict[str, tuple[Callable[[], Iterable[RemotingCommand]], int]] = {
                 "send": (lambda here=here: _sends(here), here),
                 "pull_1": (lambda here=here: _pulls(here // 2, 1), here // 2),
-                f"pull_{_PULLED}": (lambda here=here: _pulls(here // 4, _PULLED), here // 4 * _PULLED),
+                f"pull_{PULLED}": (lambda here=here: _pulls(here // 4, PULLED), here // 4 * PULLED),
             }
             for name, (commands, messages) in jobs.items():
                 found[f"{name}_{in_flight}_in_flight"] = await _counted(
@@ -150,7 +171,7 @@ def _sends(count: int) -> Iterable[RemotingCommand]:
 def _pulls(count: int, messages: int) -> Iterable[RemotingCommand]:
     """Over what was sent first, from its beginning on, again and again."""
     for number in range(count):
-        offset = str(number * messages % (_WARM_UP // 10 - _PULLED))
+        offset = str(number * messages % (_WARM_UP // 10 - PULLED))
         yield RemotingCommand(RequestCode.PULL_MESSAGE, {**_PULL, "queueOffset": offset, "maxMsgNums": str(messages)})
 
 

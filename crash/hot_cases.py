@@ -57,10 +57,14 @@ from millstream.protocol.record_encoder import RecordEncoder
 from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand, decode_json, encode_header
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
-from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
+from millstream.protocol.remoting.pull_shape import ShapedPull, learn_pull
+from millstream.protocol.remoting.request_shape import ShapedRun
+from millstream.protocol.remoting.send_shape import learn_send
+from millstream.protocol.remoting.shape_memory import ShapeMemory
 from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
+from millstream.store.consume_queue import ENTRY
 from millstream.store.index.record_keys import keys_of, walked_records
-from millstream.store.record_run import copy_records, is_checked_run
+from millstream.store.record_run import copy_checked_run, copy_records, is_checked_run
 from millstream.tiered.queue_records import GatheredRecords, places_of, split_records
 
 __all__ = ["BLOCK_CASES", "KINDS"]
@@ -292,7 +296,7 @@ def _remoting_frames(chance: random.Random) -> list[bytes]:
 
 
 def _run_remoting(data: bytes) -> object:
-    decoder = FrameDecoder(shapes=SendShapes(learns=True))
+    decoder = FrameDecoder(shapes=ShapeMemory(learns=True))
     commands: list[RemotingCommand] = []
     half = len(data) // 2
     try:
@@ -301,8 +305,8 @@ def _run_remoting(data: bytes) -> object:
     except ConnectionFailed as error:
         return commands, str(error)
     sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
-    runs = list(FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(data))
-    accepted = [accept_run(run, _TOPIC, _PEER) for run in runs if isinstance(run, SendRun)]
+    runs = list(FrameDecoder(shapes=ShapeMemory(learns=True)).feed_runs(data))
+    accepted = [accept_run(run, _TOPIC, _PEER) for run in runs if isinstance(run, ShapedRun)]
     for number, send in enumerate(sends):
         send.queue_offset, send.log_offset = len(data) * number, int.from_bytes(data[:6], "big")
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
@@ -472,9 +476,11 @@ def _run_run(data: bytes) -> object:
     if not places:
         return walked
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
+    packed = b"".join(ENTRY.pack(*place) for place in places)
+    together = [copy_checked_run(memoryview(data), 1 << 40, packed, 5000, first) for first in (7, -1)]
     checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
     written = [_outcome(one.encode, data, places, len(data) % 3, 16_380, 1 << 40, 30_000) for one in _RUN_ENCODERS]
-    return walked, copied, checked, _outcome(decode_run, data, places), written
+    return walked, copied, checked, together, _outcome(decode_run, data, places), written
 
 
 _RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
@@ -534,31 +540,41 @@ _BLOCK_FIELDS: Final = (
 
 
 def _run_shape(data: bytes) -> object:
-    """Three headers one behind the other: the first gives the shape by which all are read."""
+    """Headers one behind the other: the first gives the shape by which all are read."""
     starts = [found.start() for found in re.finditer(rb'\{"code":', data)]
     if not starts:
         return None
     ends = [*starts[1:], len(data)]
     try:
-        shape = learn_shape(data[: ends[0]], decode_json(data[: ends[0]]))
+        first = decode_json(data[: ends[0]])
+        shape = (learn_pull if first.code == 11 else learn_send)(data[: ends[0]], first)
     except ConnectionFailed as error:
         return str(error)
     if shape is None:
         return None
     found = [shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
-    commands = [None if record is None else shape.command(record) for record in found]
+    commands = [None if request is None else shape.command(request) for request in found]
     return (
-        found,
+        [request for request in found if not isinstance(request, ShapedPull)],
         commands,
         read_properties(str(data[-40:], "latin-1")),
         checksum_property(int.from_bytes(data[:4], "big")),
     )
 
 
-def _headers_of_sends(chance: random.Random) -> list[bytes]:
-    """Three headers of sends that differ where a producer's do, and at times elsewhere."""
+def _headers_of_runs(chance: random.Random) -> list[bytes]:
+    """Three headers of sends or of pulls that differ where a client's do, and at times elsewhere."""
     made = []
-    for _ in range(24):
+    for _ in range(12):
+        written = b""
+        for _ in range(3):
+            numbers = {name: str(chance.randrange(1 << chance.randrange(1, 40))) for name in _PULL_NUMBERS}
+            ext = {"consumerGroup": "g", "topic": "orders", "sysFlag": "5", "maxMsgNums": "32", **numbers}
+            if chance.random() < 0.2:
+                ext[chance.choice([*ext])] = chance.choice(_ODD_TEXTS)
+            written += encode_header(RemotingCommand(11, ext, b"", chance.randrange(1 << chance.randrange(1, 36))))
+        made.append(written)
+    for _ in range(12):
         written = b""
         for opaque in range(3):
             ext = {**_FIELDS, "e": str(opaque), "i": f"UNIQ_KEY\x01{chance.random()}\x02KEYS\x01{opaque}\x02"}
@@ -567,6 +583,9 @@ def _headers_of_sends(chance: random.Random) -> list[bytes]:
             written += encode_header(RemotingCommand(310, ext, b"", chance.randrange(1 << chance.randrange(1, 36))))
         made.append(written)
     return made
+
+
+_PULL_NUMBERS: Final = ("queueId", "queueOffset", "commitOffset")
 
 
 def _run_send(data: bytes) -> object:
@@ -584,7 +603,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),
     "send": (_sends, _run_send),
-    "shape": (_headers_of_sends, _run_shape),
+    "shape": (_headers_of_runs, _run_shape),
     "stretch": (_stretches, _run_stretch),
     "timeouts": (timeouts, run_timeouts),
 }

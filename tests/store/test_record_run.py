@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property
 from millstream.protocol.record import encode_record, verify_record
-from millstream.store.record_run import Place, copy_records, is_checked_run, number_at
+from millstream.store.consume_queue import ENTRY
+from millstream.store.record_run import Place, copy_checked_run, copy_records, is_checked_run, number_at
 
 BODIES = st.lists(st.binary(max_size=60), min_size=1, max_size=6)
 HOST = Address("192.0.2.7", 10911)
@@ -113,3 +114,33 @@ def test_a_number_is_read_from_its_bytes_and_never_beyond_them(data: bytes, size
             number_at(data, place, size)
     else:
         assert number_at(data, place, size) == int.from_bytes(data[place : place + size], "big")
+
+
+def packed(places: list[Place]) -> bytes:
+    return b"".join(ENTRY.pack(*place) for place in places)
+
+
+numbers = st.one_of(st.integers(-3, 400), st.sampled_from([(1 << 31) - 1, -(1 << 31), 1 << 20]))
+
+
+@given(BODIES, st.binary(max_size=9), st.data())
+def test_packed_places_give_what_copying_and_checking_gives(
+    bodies: list[bytes], gap: bytes, data: st.DataObject
+) -> None:
+    log, places = laid_out(bodies, gap)
+    run = bytearray(b"before" + log)
+    if data.draw(st.booleans()):
+        run[data.draw(st.integers(0, len(run) - 1))] ^= data.draw(st.integers(1, 255))
+    if data.draw(st.booleans()):
+        number = data.draw(st.integers(0, len(places) - 1))
+        place, size, code = places[number]
+        moved, grown = data.draw(st.integers(-9, 9)), data.draw(numbers)
+        places[number] = data.draw(st.sampled_from([(place + moved, size, code), (place, grown, code)]))
+    if data.draw(st.booleans()):
+        data.draw(st.randoms()).shuffle(places)
+    max_bytes = data.draw(st.sampled_from([1 << 20, len(log), len(log) - 1, 0]))
+    first = data.draw(st.sampled_from([FIRST_OFFSET, FIRST_OFFSET + 1, -1]))
+    view, start = memoryview(run), LOG_OFFSET - 6
+    copied = copy_records(view, start, places, max_bytes)
+    wanted = copied if copied is not None and is_checked_run(copied, places, first) else None
+    assert copy_checked_run(view, start, packed(places), max_bytes, first) == wanted

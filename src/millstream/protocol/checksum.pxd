@@ -16,5 +16,5 @@ cpdef bytes checksum_property(long long crc)
 @cython.locals(place=Py_ssize_t, byte=cython.uchar)
 cpdef write_number(bytearray buffer, Py_ssize_t at, Py_ssize_t size, long long number)
 
-@cython.locals(number=Py_ssize_t, place=Py_ssize_t, first_digit=Py_ssize_t)
+@cython.locals(number=Py_ssize_t, place=Py_ssize_t, first_digit=Py_ssize_t, left=cython.uint)
 cpdef bint has_checksum(bytes data, Py_ssize_t at, long long crc) except -1

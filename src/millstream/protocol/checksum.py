@@ -77,15 +77,15 @@ def has_checksum(data: bytes, at: int, crc: int) -> bool:
 
     It looks digit by digit, which in C costs less than to write the property and compare; in Python it costs more.
     """
-    crc &= _KEPT_BITS
+    left = crc & _KEPT_BITS
     for number in range(_START_BYTES):
         if data[at + number] != _START[number]:
             return False
     first_digit = at + _START_BYTES
     for place in range(first_digit, first_digit + _DIGITS):
-        if data[place] != _ZERO + crc % 10:
+        if data[place] != _ZERO + left % 10:
             return False
-        crc //= 10
+        left //= 10
     return data[first_digit + _DIGITS] == _END_OF_VALUE
 
 

@@ -122,8 +122,12 @@ class ConsumeQueue:
     def places(self, first: int, max_count: int) -> list[tuple[int, int, int]]:
         """Log offset, size and tags code of at most `max_count` visible entries from the queue offset `first` on, which
         the queue still has."""
+        return [*ENTRY.iter_unpack(self.packed_places(first, max_count))]
+
+    def packed_places(self, first: int, max_count: int) -> bytes:
+        """The same as they stand in the files, `ENTRY_BYTES` each."""
         end = min(first + max_count, self.visible_offset)
-        return [*ENTRY.iter_unpack(self.entry_files.read_packed(first, end))] if first < end else []
+        return self.entry_files.read_packed(first, end) if first < end else b""
 
     def entry(self, queue_offset: int) -> IndexEntry:
         """The entry of a queue offset that is visible."""

@@ -13,11 +13,11 @@ from millstream.store.cold_records import ColdEntry, ColdRecords
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
-from millstream.store.consume_queue import ConsumeQueue, IndexEntry
+from millstream.store.consume_queue import ENTRY_BYTES, ConsumeQueue, IndexEntry
 from millstream.store.damage.log_scan import is_named_by
 from millstream.store.light_queue import LightQueue
 from millstream.store.queue_table import AnyQueue, QueueTable
-from millstream.store.record_run import Place, copy_records, is_checked_run
+from millstream.store.record_run import Place, copy_checked_run, copy_records, is_checked_run
 
 __all__ = ["LogQueue", "QueueReader"]
 
@@ -166,6 +166,36 @@ class QueueReader:
         data = copy_records(view, segment.start, places, min(max_bytes, _COPIED_BYTES))
         first = -1 if isinstance(queue, LightQueue) else queue_offset
         return None if data is None or not is_checked_run(data, places, first) else (data, places)
+
+    def read_together(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int
+    ) -> tuple[bytes, int, int, int] | None:
+        """The records of `read_run` and how many they are, and the offsets from which and up to which the queue has
+        any. None where `read_run` is, and for a light queue."""
+        place = topic, queue_id
+        queue = self._by_place.get(place)
+        if type(queue) is not ConsumeQueue or place in self._compacted_places:
+            return None
+        first = queue.min_offset
+        if queue_offset < first:
+            return None
+        with self._mutex:
+            packed = queue.packed_places(queue_offset, max_count)
+        if not packed:
+            return None
+        segment = self._log.segment_at(int.from_bytes(packed[:8], "big"))
+        if segment is None:
+            return None
+        try:
+            view = segment.view or self._log.view(segment)
+        except FileNotFoundError:
+            return None
+        data = copy_checked_run(view, segment.start, packed, min(max_bytes, _COPIED_BYTES), queue_offset)
+        if data is None:
+            return None
+        if self.cold is not None:
+            first = self.min_offset(topic, queue_id)
+        return data, len(packed) // ENTRY_BYTES, first, queue.visible_offset
 
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or

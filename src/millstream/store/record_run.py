@@ -12,7 +12,7 @@ from typing import Final
 from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property, crc32, has_checksum
 from millstream.protocol.record import MIN_RECORD_BYTES
 
-__all__ = ["Place", "copy_records", "is_checked_run", "number_at"]
+__all__ = ["Place", "copy_checked_run", "copy_records", "is_checked_run", "number_at"]
 
 Place = tuple[int, int, int]
 """What the index says of a record: log offset, size and tags code."""
@@ -26,6 +26,10 @@ _IS_COMPILED: Final = not __file__.endswith(".py")
 
 _unpack_place = _PLACE.unpack_from
 _LEAST_BYTES: Final = MIN_RECORD_BYTES
+_ENTRY: Final = struct.Struct(">qiq")
+_ENTRY_BYTES: Final = _ENTRY.size
+_SIZE_AT: Final = 8
+_HIGHEST_SIZE: Final = (1 << 31) - 1
 _CHECKSUM_BYTES: Final = CHECKSUM_BYTES
 
 
@@ -72,6 +76,48 @@ def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
         if queue_offset >= 0:
             queue_offset += 1
     return at == len(data)
+
+
+def copy_checked_run(
+    view: memoryview, view_offset: int, packed: bytes, max_bytes: int, queue_offset: int
+) -> bytes | None:
+    """What `copy_records` gives for places as the index has them packed, at least one, if `is_checked_run` of it."""
+    if not _IS_COMPILED:
+        places = [*_ENTRY.iter_unpack(packed)]
+        data = copy_records(view, view_offset, places, max_bytes)
+        return data if data is not None and is_checked_run(data, places, queue_offset) else None
+    first = number_at(packed, 0, 8)
+    size_bytes, at, is_whole = 0, 0, True
+    while at < len(packed):
+        size = number_at(packed, at + _SIZE_AT, 4)
+        if size < _LEAST_BYTES or size > _HIGHEST_SIZE:
+            return None
+        is_whole = is_whole and number_at(packed, at, 8) == first + size_bytes
+        size_bytes += size
+        at += _ENTRY_BYTES
+    start = first - view_offset
+    if size_bytes > max_bytes or start < 0 or start + size_bytes > len(view):
+        return None
+    data = (
+        bytes(view[start : start + size_bytes])
+        if is_whole
+        else copy_records(view, view_offset, [*_ENTRY.iter_unpack(packed)], max_bytes)
+    )
+    if data is None:
+        return None
+    at = begin = 0
+    while at < len(packed):
+        place, size = number_at(packed, at, 8), number_at(packed, at + _SIZE_AT, 4)
+        checked = begin + size - _CHECKSUM_BYTES
+        if not _begins_with(data, begin, size, queue_offset, place):
+            return None
+        if not has_checksum(data, checked, crc32(data[begin:checked])):
+            return None
+        begin += size
+        at += _ENTRY_BYTES
+        if queue_offset >= 0:
+            queue_offset += 1
+    return data
 
 
 def _begins_with(data: bytes, at: int, size: int, queue_offset: int, log_offset: int) -> bool:

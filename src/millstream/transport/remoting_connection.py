@@ -20,11 +20,11 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
-from millstream.protocol.remoting.send_shape import SendRun, as_commands
+from millstream.protocol.remoting.request_shape import ShapedRun, as_commands
 from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.connection_memory import HalfFrame, UnreadAnswer
-from millstream.transport.request_batches import BatchHandler, RequestBatch
+from millstream.transport.request_batches import BatchHandler, RequestBatch, RunHandler
 from millstream.transport.strangers import StrangerAct
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Answers made here wait for the end of the chunk: a turn's answers are one write.
         self._flush_is_due = True
-        requests: list[RemotingCommand | SendRun] = []
+        requests: list[RemotingCommand | ShapedRun] = []
         try:
             # Not a list of all: what came before a bad frame is handled.
             requests.extend(self._decoder.feed_runs(self._server.receiving[:nbytes]))
@@ -271,11 +271,11 @@ class Connection(asyncio.BufferedProtocol):
     def _closed_error(self) -> Unreachable:
         return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
 
-    def _serve(self, requests: Sequence[RemotingCommand | SendRun]) -> None:
+    def _serve(self, requests: Sequence[RemotingCommand | ShapedRun]) -> None:
         """Handle what one chunk brought: together what a handler takes together, the rest one by one."""
         commands: list[RemotingCommand] = []
         for number, one in enumerate(requests):
-            if not isinstance(one, SendRun):
+            if not isinstance(one, ShapedRun):
                 commands.append(one)
                 continue
             left, number = self._serve_commands(commands), number
@@ -289,16 +289,36 @@ class Connection(asyncio.BufferedProtocol):
         if left:
             self._put_off(left)
 
-    def _serve_run(self, run: SendRun) -> Sequence[RemotingCommand]:
-        """Handle sends that are alike; those that have to wait until the peer has read."""
+    def _serve_run(self, run: ShapedRun) -> Sequence[RemotingCommand]:
+        """Handle requests that are alike; those that have to wait until the peer has read."""
         handler = self._server.handlers.get(run.shape.code) if self._server.gate is None else None
+        if isinstance(handler, RunHandler):
+            return self._answer_run(run, handler)
         served = 0
         if isinstance(handler, BatchHandler) and self._has_room():
             turn = handler.take_run(run, self)
             if turn is not None:
                 served = turn.count
                 self._wait_for_turn(turn, run.shape.code, partial(run.commands, 0, served))
-        return () if served == len(run.records) else self._serve_commands(run.commands(served))
+        return () if served == len(run.requests) else self._serve_commands(run.commands(served))
+
+    def _answer_run(self, run: ShapedRun, handler: RunHandler) -> Sequence[RemotingCommand]:
+        """Answer requests that are alike; those that have to wait until the peer has read."""
+        answers, requests, position = handler.open_run(run.shape), run.requests, 0
+        while answers is not None and position < len(requests):
+            if not self._has_room():
+                return run.commands(position)
+            parts = len(self._outgoing)
+            count = answers.answer(requests, position, self._outgoing, _PIECE_BYTES - self._outgoing_bytes)
+            if count:
+                position += count
+                self._outgoing_bytes += sum(map(len, self._outgoing[parts:]))
+                elapsed_s = self._clock.monotonic_s() - self.last_read_s
+                self._server.latency.note(run.shape.code, ResponseCode.SUCCESS, elapsed_s, count)
+            else:
+                self._handle(run.shape.command(requests[position]))
+                position += 1
+        return self._serve_commands(run.commands(position)) if position < len(requests) else ()
 
     def _serve_commands(self, commands: Sequence[RemotingCommand]) -> Sequence[RemotingCommand]:
         """Handle requests of any kind; those that have to wait until the peer has read."""

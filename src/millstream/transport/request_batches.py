@@ -6,15 +6,15 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.send_shape import SendRun
+from millstream.protocol.remoting.request_shape import RequestShape, ShapedRun
 
 if TYPE_CHECKING:
     from millstream.transport.remoting_connection import Connection
 
-__all__ = ["BatchHandler", "RequestBatch"]
+__all__ = ["BatchHandler", "RequestBatch", "RunAnswers", "RunHandler"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +43,29 @@ class BatchHandler(ABC):
         `start`. Must not raise after it has begun anything."""
 
     @abstractmethod
-    def take_run(self, run: SendRun, connection: Connection) -> RequestBatch | None:
+    def take_run(self, run: ShapedRun, connection: Connection) -> RequestBatch | None:
         """The same of sends that are alike, from the first one on."""
+
+
+class RunAnswers(Protocol):
+    """Answers the requests of one run, in the turn in which it came."""
+
+    def answer(self, requests: list[Any], start: int, frames: list[bytes | memoryview], max_bytes: int) -> int:
+        """Append the answers to requests from `start` on to `frames`, all of them SUCCESS, until these have more than
+        `max_bytes` or one has to be handled by itself; how many were answered."""
+        ...
+
+
+class RunHandler(ABC):
+    """A handler of requests that are often alike and are answered at once. It is asked for a run only where no gate
+    has to see each request."""
+
+    @abstractmethod
+    def __call__(
+        self, command: RemotingCommand, connection: Connection
+    ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+        """Answer one request."""
+
+    @abstractmethod
+    def open_run(self, shape: RequestShape) -> RunAnswers | None:
+        """What answers requests of the shape in this turn; None where each has to be handled by itself."""

@@ -32,6 +32,7 @@ async def test_records_read_together_are_those_read_one_by_one(bench: Bench, mon
         request = PullRequest("g", "t", 0, queue_offset, max_messages, max_bytes, wanted)
         together = bench.broker.queues.pull_now(request)
         with monkeypatch.context() as patch:
+            patch.setattr(QueueReader, "read_together", _none)
             patch.setattr(QueueReader, "read_run", _none)
             patch.setattr(QueueReader, "read_all", _none)
             one_by_one = bench.broker.queues.pull_now(request)

@@ -19,7 +19,9 @@ from millstream.model.properties import encode_properties
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand, decode_json, encode_header
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
-from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
+from millstream.protocol.remoting.request_shape import ShapedRun
+from millstream.protocol.remoting.send_shape import learn_send
+from millstream.protocol.remoting.shape_memory import ShapeMemory
 
 names = st.sampled_from(["UNIQ_KEY", "TAGS", "KEYS", "own", "", " ", "DELAY", "\xe4", "a b"])
 values = st.one_of(st.sampled_from(["", " ", "|", "a|b", "x", "\x7f", "\xe4", "a\x01b"]), st.text(max_size=8))
@@ -77,8 +79,8 @@ def test_what_a_run_of_a_shape_brings_is_accepted_as_if_its_sends_were_requests(
         for number, (queue, text, body) in enumerate(sends)
     )
     topic, peer = TopicConfig("orders"), Address("192.0.2.7", 1)
-    for run in FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(frames):
-        if isinstance(run, SendRun):
+    for run in FrameDecoder(shapes=ShapeMemory(learns=True)).feed_runs(frames):
+        if isinstance(run, ShapedRun):
             commands = run.commands()
             found = repr(accept_run(run, topic, peer))
             assert found == repr(read_ordinary_sends(commands, 0, topic, peer))
@@ -86,11 +88,11 @@ def test_what_a_run_of_a_shape_brings_is_accepted_as_if_its_sends_were_requests(
 
 def test_a_run_is_accepted_up_to_the_most_that_are_gathered() -> None:
     ext = {"a": "g", "b": "orders", "e": "1", "g": "5", "i": ""}
-    shape = learn_shape(header := encode_header(RemotingCommand(310, ext)), decode_json(header))
+    shape = learn_send(header := encode_header(RemotingCommand(310, ext)), decode_json(header))
     assert shape is not None
-    run = SendRun(shape)
+    run = ShapedRun(shape)
     for _ in range(MAX_GATHERED_MESSAGES + 1):
         record = shape.read(header + b"x", 0, len(header), len(header) + 1)
         assert record is not None
-        run.records.append(record)
+        run.requests.append(record)
     assert len(accept_run(run, TopicConfig("orders"), Address("192.0.2.7", 1))) == MAX_GATHERED_MESSAGES

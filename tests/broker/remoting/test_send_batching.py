@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from chunk_door import ChunkDoor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -26,12 +27,8 @@ from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
-from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
-from millstream.protocol.remoting.send_shape import SendShapes
+from millstream.protocol.remoting.frame import encode_frame
 from millstream.store.message_store import StoreOptions
-from millstream.transport.remoting_connection import Connection
-from millstream.transport.remoting_server import RemotingServer
-from patience import PATIENCE_S
 
 SMALL = StoreOptions(segment_bytes=1 << 20)
 ORDINARY = {"a": "g", "b": "plain", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0"}
@@ -44,27 +41,7 @@ TOPICS = (
 )
 
 
-class Wire(asyncio.Transport):
-    """Takes what a connection writes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = bytearray()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("10.1.2.3", 4567) if name == "peername" else default
-
-    def is_closing(self) -> bool:
-        return False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-
-class Door:
+class Door(ChunkDoor):
     """A broker's connection, into which whole chunks are put. `by_turns` is whether it takes sends together."""
 
     learns = False
@@ -91,25 +68,7 @@ class Door:
 
         turns.take = counted  # type: ignore[assignment, method-assign]
         turns.take_run = run_counted  # type: ignore[assignment, method-assign]
-        self.broker = broker
-        self.server = RemotingServer(handlers, clock=broker.clock)
-        self.connection = Connection(self.server, broker.clock)
-        self.connection._decoder = FrameDecoder(shapes=SendShapes(learns=Door.learns))
-        self.wire = Wire()
-        self.connection.connection_made(self.wire)
-
-    async def put(self, commands: list[RemotingCommand]) -> dict[int, RemotingCommand]:
-        """The answers by opaque."""
-        self.wire.written.clear()
-        data = b"".join(b"".join(encode_frame(command)) for command in commands)
-        self.connection.get_buffer(-1)[: len(data)] = data
-        self.connection.buffer_updated(len(data))
-        async with asyncio.timeout(PATIENCE_S):
-            while self.connection.waiting:
-                await asyncio.wait(self.connection.waiting)
-                await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return {answer.opaque: answer for answer in FrameDecoder().feed(bytes(self.wire.written))}
+        super().__init__(broker, handlers, learns=Door.learns)
 
 
 @pytest.fixture(scope="module", autouse=True, params=[False, True], ids=["plain", "shapes"])

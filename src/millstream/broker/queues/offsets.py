@@ -128,6 +128,10 @@ class OffsetTable:
             fresh.floor_ms = max(now_ms, ledger.floor_ms, ledger.last_pop_ms())
         self._changed[key] = None
 
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether `take_reset` has something to say."""
+        return bool(self._resets) and (group, topic, queue_id) in self._resets
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that a reader has to go on at because the group was reset, told once; None ordinarily."""
         key = (group, topic, queue_id)

@@ -137,13 +137,19 @@ class QueuePuller:
         """The ordinary pull: whole records that stand in one segment of the log and take little room; else None."""
         max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
         max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
-        found = self.reader.store.read_run(request.topic, request.queue_id, queue_offset, max_messages, max_bytes)
+        store, topic, queue_id = self.reader.store, request.topic, request.queue_id
+        if is_joined:
+            together = store.read_together(topic, queue_id, queue_offset, max_messages, max_bytes)
+            if together is not None:
+                data, count, first, last = together
+                return PullResult(_FOUND, queue_offset + count, first, last, (data,), count)
+        found = store.read_run(topic, queue_id, queue_offset, max_messages, max_bytes)
         if found is None:
             return None
         data, places = found
         count = len(places)
         records: tuple[bytes | memoryview, ...] = (data,)
-        if not is_joined and count > 1:
+        if count > 1:
             ends = [*accumulate(size for _, size, _ in places)]
             records = tuple(data[start:end] for start, end in zip((0, *ends), ends, strict=False))
         return PullResult(_FOUND, queue_offset + count, min_offset, max_offset, records, count)

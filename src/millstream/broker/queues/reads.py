@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from millstream.broker.queues.consumer_groups import GroupRegistry
+from millstream.broker.queues.pull_reader import PullReader
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.reader import Queues
 from millstream.broker.queues.topics import TopicRegistry
@@ -43,6 +44,11 @@ class QueueReads(Protocol):
 
     def pull_now(self, request: PullRequest, *, physical: bool = False) -> PullResult | None:
         """As `pull`, without a task, where the answer needs no waiting; None where it does."""
+        ...
+
+    def open_run(self, group: str, topic: str) -> PullReader | None:
+        """What reads many times in this turn for pulls that take all messages; None where each pull has to look
+        itself, as of logic queues, and for whatever `pull` would refuse."""
         ...
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, *, physical: bool = False) -> Soon[None]:
@@ -118,6 +124,10 @@ class ReplicaQueues:
         self._check(request.topic, physical)
         self.check_group(request.group)
         return self.puller.pull_now(request)
+
+    def open_run(self, group: str, topic: str) -> PullReader | None:
+        """A replica counts what it reads in another way."""
+        return None
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, *, physical: bool = False) -> None:
         """Offsets are kept by the master: NOT_MASTER."""

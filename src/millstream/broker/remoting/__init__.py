@@ -18,7 +18,7 @@ from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry, TransactionHandlers
 from millstream.broker.remoting.proxies import ProxyHandlers, ReportHandlers
 from millstream.broker.remoting.queue_sharing import AssignmentHandlers, LockHandlers
-from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
+from millstream.broker.remoting.reading import PullHandler, SearchHandlers
 from millstream.broker.remoting.returning import DeadLetterHandlers, ReturnHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.broker.remoting.tools import tool_handlers
@@ -43,7 +43,7 @@ def broker_handlers(
     consumers = consumers or ConsumerRegistry()
     producers = producers or ProducerRegistry()
     send = SendHandlers(broker)
-    pull = PullHandlers(broker.queues, consumers, broker.suggest_reader)
+    pull = PullHandler(broker.queues, consumers, broker.suggest_reader)
     offsets = OffsetHandlers(broker)
     ranges = RangeHandlers(broker.queues, broker.name, partial(broker.maintenance.traffic.rate, Flow.PUT))
     liveness = ClientLiveness(broker.clock, consumers, producers)
@@ -75,8 +75,8 @@ def broker_handlers(
         RequestCode.SEND_MESSAGE_V2: send.batches,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
         RequestCode.RECALL_MESSAGE: send.recall,
-        RequestCode.PULL_MESSAGE: pull.pull,
-        RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.PULL_MESSAGE: pull,
+        RequestCode.LITE_PULL_MESSAGE: pull,
         RequestCode.BULK_PUT: bulk.put,
         RequestCode.BULK_FETCH: BulkFetches(broker.queues).fetch,
         RequestCode.COLD_RANGES: ColdRangeHandlers(broker).ranges,

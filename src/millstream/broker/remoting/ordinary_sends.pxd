@@ -2,7 +2,8 @@
 cimport cython
 
 from millstream.protocol.record_encoder cimport PlainRecord
-from millstream.protocol.remoting.send_shape cimport SendRun, SendShape, SentRecord
+from millstream.protocol.remoting.request_shape cimport ShapedRun
+from millstream.protocol.remoting.send_shape cimport SendShape, SentRecord
 
 cdef Py_ssize_t _MAX_BODY_BYTES, _MAX_GATHERED_MESSAGES, _MAX_NAMES_CHARACTERS, _MAX_TEXT_BYTES, _QUEUE_DIGITS
 
@@ -16,7 +17,7 @@ cpdef list read_ordinary_sends(list commands, Py_ssize_t start, object topic, ob
     shape=SendShape, sent=list, record=SentRecord, judgement=tuple, system_flag=cython.longlong,
     queues=cython.longlong, count=Py_ssize_t, size=Py_ssize_t, text_bytes=Py_ssize_t,
 )
-cpdef list accept_run(SendRun run, object topic, object peer)
+cpdef list accept_run(ShapedRun run, object topic, object peer)
 
 cdef tuple _rest_of(dict ext)
 

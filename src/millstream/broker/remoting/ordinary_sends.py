@@ -13,7 +13,8 @@ from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.messages.sends import BORN_HOST, MESSAGE_TYPE
-from millstream.protocol.remoting.send_shape import SendRun, SentRecord
+from millstream.protocol.remoting.request_shape import ShapedRun
+from millstream.protocol.remoting.send_shape import SendShape, SentRecord
 
 __all__ = ["MAX_GATHERED_MESSAGES", "MAX_KNOWN_NAMES", "accept_run", "read_ordinary_sends", "read_properties"]
 
@@ -80,9 +81,11 @@ def read_ordinary_sends(
     return records
 
 
-def accept_run(run: SendRun, topic: TopicConfig, peer: Address) -> list[SentRecord]:
+def accept_run(run: ShapedRun, topic: TopicConfig, peer: Address) -> list[SentRecord]:
     """The same of sends that are alike, from the first one on: their records, made ready to be stored."""
-    shape, sent = run.shape, run.records
+    if not isinstance(run.shape, SendShape):
+        return []
+    shape, sent = run.shape, run.requests
     judgement = _judge(topic, *_rest_of({**shape.fields, "e": "0"}))
     if judgement is None or (shape.names and not _are_known(shape.names, sent[0])):
         return []

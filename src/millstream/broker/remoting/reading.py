@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from millstream.broker.broker import SuggestReader
 from millstream.broker.queues.reads import QueueReads, Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.pull_runs import PullRunAnswers
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.filter import MessageFilter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import RETRY_PREFIX
@@ -18,10 +21,12 @@ from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.message_requests import KeySearchRequest, LogOffset
-from millstream.protocol.remoting.messages.pulls import decode_pull
+from millstream.protocol.remoting.messages.pulls import PullCall, decode_pull, pull_fields
+from millstream.protocol.remoting.request_shape import RequestShape
 from millstream.transport.remoting_connection import Connection
+from millstream.transport.request_batches import RunAnswers, RunHandler
 
-__all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "SearchHandlers", "pull_answer"]
+__all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandler", "SearchHandlers", "pull_answer"]
 
 
 CAPPED_PULL_BYTES: Final = 256 * 1024
@@ -42,7 +47,7 @@ _CODES: Final = {
 }
 
 
-class PullHandlers:
+class PullHandler(RunHandler):
     """Codes 11 and 361."""
 
     def __init__(
@@ -52,14 +57,15 @@ class PullHandlers:
         self._consumers = consumers
         self._suggest_reader = suggest_reader
 
-    def pull(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
+    def __call__(
+        self, command: RemotingCommand, connection: Connection
+    ) -> Awaitable[RemotingCommand] | RemotingCommand:
         """Answer with records, or after the suspend time without."""
         call = decode_pull(command.ext)
         wanted = call.filter
         if wanted is None:
             self._queues.check_group(call.group)
-            subscription = self._consumers.subscription(call.group, call.topic)
-            subscription = subscription or _own_subscription(call.group, call.topic)
+            subscription = self._find_subscription(call)
             if subscription is None:
                 remark = f"Group {call.group} has no subscription to topic {call.topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
@@ -68,11 +74,8 @@ class PullHandlers:
                     f"Group {call.group} has an older subscription to topic {call.topic} here; a heartbeat brings it."
                 )
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
-            wanted = parse_filter(subscription.expression_type or "", subscription.sub_string or "")
-        max_messages = call.max_messages
-        max_bytes = CAPPED_PULL_BYTES if call.max_bytes is None else call.max_bytes
-        if not call.is_uncapped:
-            max_messages, max_bytes = min(max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
+            wanted = _filter_of(subscription)
+        max_messages, max_bytes = _limits_of(call)
         request = PullRequest(
             call.group, call.topic, call.queue_id, call.queue_offset, max_messages, max_bytes, wanted, call.wait_ms
         )
@@ -87,6 +90,36 @@ class PullHandlers:
             if result is not None:
                 return self._answer_with(command, request, result, physical)
         return self._answer(command, request, physical, connection, committed)
+
+    def open_run(self, shape: RequestShape) -> RunAnswers | None:
+        """As `RunHandler.open_run`: where the group wants all messages of a topic of this broker alone."""
+        try:
+            call = decode_pull(shape.fields)
+            wanted = call.filter
+            if wanted is None:
+                subscription = self._find_subscription(call)
+                if subscription is None or subscription.sub_version < call.sub_version:
+                    return None
+                wanted = _filter_of(subscription)
+        except MillstreamError:
+            # The general way says what is wrong, to each.
+            return None
+        reader = self._queues.open_run(call.group, call.topic) if wanted.takes_all and not call.is_physical else None
+        if reader is None:
+            return None
+        suggest = None if self._suggest_reader is None else partial(self._suggest, self._suggest_reader, call.topic)
+        commit = None if call.commit_offset is None else partial(self._commit, call.group, call.topic)
+        return PullRunAnswers(reader, *_limits_of(call), suggest, commit)
+
+    def _find_subscription(self, call: PullCall) -> SubscriptionData | None:
+        return self._consumers.subscription(call.group, call.topic) or _own_subscription(call.group, call.topic)
+
+    def _suggest(self, suggest_reader: SuggestReader, topic: str, queue_id: int, next_offset: int) -> int:
+        return suggest_reader(queue_id, self._queues.backlog_bytes(topic, queue_id, next_offset))
+
+    def _commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        with suppress(ConsumeRefused):
+            self._queues.commit(group, topic, queue_id, queue_offset)
 
     async def _answer(
         self,
@@ -117,14 +150,21 @@ def _own_subscription(group: str, topic: str) -> SubscriptionData | None:
     return SubscriptionData(topic, sub_version=_ANY_VERSION) if topic == RETRY_PREFIX + group else None
 
 
+def _filter_of(subscription: SubscriptionData) -> MessageFilter:
+    return parse_filter(subscription.expression_type or "", subscription.sub_string or "")
+
+
+def _limits_of(call: PullCall) -> tuple[int, int]:
+    """Messages and bytes of its answer at most."""
+    max_bytes = CAPPED_PULL_BYTES if call.max_bytes is None else call.max_bytes
+    if call.is_uncapped:
+        return call.max_messages, max_bytes
+    return min(call.max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
+
+
 def pull_answer(command: RemotingCommand, result: PullResult, suggested_id: int = 0) -> RemotingCommand:
     """The answer to a pull or a bulk fetch; `suggested_id` is where RocketMQ's clients send their next pull."""
-    ext = {
-        "suggestWhichBrokerId": str(suggested_id),
-        "nextBeginOffset": str(result.next_offset),
-        "minOffset": str(result.min_offset),
-        "maxOffset": str(result.max_offset),
-    }
+    ext = pull_fields(suggested_id, result.next_offset, result.min_offset, result.max_offset)
     return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
 
 

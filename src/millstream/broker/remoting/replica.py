@@ -10,7 +10,7 @@ from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.heartbeats import ClientLiveness
 from millstream.broker.remoting.offsets import RangeHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
+from millstream.broker.remoting.reading import PullHandler, SearchHandlers
 from millstream.broker.runtime_report import describe_replica
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, check_group, is_tool_group
@@ -25,12 +25,12 @@ __all__ = ["replica_client_handlers", "replica_read_handlers", "replica_tool_han
 def replica_read_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[int, Handler]:
     """The handlers of reading requests, for one attached broker; `consumers` are those who sent heartbeats here."""
     queues = broker.replica_queues
-    pull = PullHandlers(queues, consumers, broker.suggest_reader)
+    pull = PullHandler(queues, consumers, broker.suggest_reader)
     search = SearchHandlers(queues, broker.clock)
     ranges = RangeHandlers(queues, broker.name, lambda _: 0.0)
     return {
-        RequestCode.PULL_MESSAGE: pull.pull,
-        RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.PULL_MESSAGE: pull,
+        RequestCode.LITE_PULL_MESSAGE: pull,
         RequestCode.BULK_FETCH: BulkFetches(queues).fetch,
         RequestCode.QUERY_MESSAGE: search.by_key,
         RequestCode.VIEW_MESSAGE_BY_ID: search.by_offset,

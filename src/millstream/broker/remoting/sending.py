@@ -33,7 +33,8 @@ from millstream.protocol.remoting.messages.sends import (
     decode_send,
     sent_fields,
 )
-from millstream.protocol.remoting.send_shape import SendRun, SentRecord
+from millstream.protocol.remoting.request_shape import ShapedRun
+from millstream.protocol.remoting.send_shape import SendShape, SentRecord
 from millstream.store.write_batch import AnyPlace
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch
@@ -184,9 +185,9 @@ class SendBatchHandler(BatchHandler):
             return None
         return self._store(topic, read_ordinary_sends(commands, start, topic, connection.peer))
 
-    def take_run(self, run: SendRun, connection: Connection) -> RequestBatch | None:
+    def take_run(self, run: ShapedRun, connection: Connection) -> RequestBatch | None:
         """The same of sends that are alike."""
-        topic = self._find_topic(run.shape.topic)
+        topic = self._find_topic(run.shape.topic) if isinstance(run.shape, SendShape) else None
         return None if topic is None else self._store(topic, accept_run(run, topic, connection.peer))
 
     def _store(self, topic: TopicConfig, records: Sequence[SentRecord]) -> RequestBatch | None:

@@ -11,6 +11,7 @@ from typing import Final
 from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.offsets import GroupPosition, OffsetTable
+from millstream.broker.queues.pull_reader import PullReader
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.reader import Queues
 from millstream.broker.queues.reads import Soon
@@ -42,6 +43,9 @@ MEMORY_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") i
 
 YOUNG_BYTES: Final = MEMORY_BYTES * 2 // 5
 """Bytes at the end of the log that count as being in memory, as RocketMQ reckons: 40 % of the machine's."""
+
+
+_READ: Final = int(Permission.READ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,14 @@ class QueueRouter:
             topic = self.topics.find(request.topic)
             self.statistics.note_pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
         return result
+
+    def open_run(self, group: str, topic: str) -> PullReader | None:
+        """What reads many times in this turn for pulls that take all messages; None where each has to look itself."""
+        reads, config = self.groups.find(group), self.topics.find(topic)
+        if reads is None or not reads.enabled or config is None or config.holds_batches or self.logic.is_static(topic):
+            return None
+        queues = config.read_queues if int(config.permission) & _READ else 0
+        return PullReader(self.queues.store, self.offsets, self.statistics.outgoing, group, topic, queues)
 
     def _find_move(self, request: PullRequest) -> PullResult | None:
         """Where to go on after a reset, which may come while the request waits as well."""

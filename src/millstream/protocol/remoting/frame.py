@@ -20,7 +20,8 @@ from millstream.protocol.remoting.command import (
     encode_header,
     protocol_violation,
 )
-from millstream.protocol.remoting.send_shape import SendRun, SendShapes, as_commands
+from millstream.protocol.remoting.request_shape import ShapedRun, as_commands
+from millstream.protocol.remoting.shape_memory import ShapeMemory
 
 __all__ = [
     "FRAME_HEAD",
@@ -118,7 +119,7 @@ class FrameDecoder:
     """Turns the bytes of one connection into commands.
 
     `feed` takes bytes from anywhere. Whoever can receive into a buffer asks `room` first: most of a large body then
-    arrives at its place and is never copied. `shapes` are those of its sends.
+    arrives at its place and is never copied. `shapes` are those of its requests.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class FrameDecoder:
         *,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         max_header_bytes: int = MAX_HEADER_BYTES,
-        shapes: SendShapes | None = None,
+        shapes: ShapeMemory | None = None,
     ) -> None:
         self.judge: Callable[[RemotingCommand, int], None] | None = None
         """Sees the header and the length of each large frame before its body is received; raises to refuse it."""
@@ -136,7 +137,7 @@ class FrameDecoder:
         self._needed_bytes = _HEAD_BYTES
         self._frame_bytes = 0
         self._large: _LargeBody | None = None
-        self._shapes = SendShapes() if shapes is None else shapes
+        self._shapes = ShapeMemory() if shapes is None else shapes
 
     @property
     def held_bytes(self) -> int:
@@ -168,8 +169,8 @@ class FrameDecoder:
         """
         return as_commands(self.feed_runs(data))
 
-    def feed_runs(self, data: bytes | memoryview) -> Iterator[RemotingCommand | SendRun]:
-        """The same, with sends that are alike as runs."""
+    def feed_runs(self, data: bytes | memoryview) -> Iterator[RemotingCommand | ShapedRun]:
+        """The same, with those that are alike as runs."""
         if self._large is not None:
             taken = self._large.take(data)
             finished = self._large.finish()
@@ -189,7 +190,7 @@ class FrameDecoder:
         self._frame_bytes = 0
         if available <= _COPIED_BYTES:
             data = bytes(data)
-            found: list[RemotingCommand | SendRun] = []
+            found: list[RemotingCommand | ShapedRun] = []
             try:
                 position = self._read_ordinary(data, found)
             except ConnectionFailed:
@@ -216,7 +217,7 @@ class FrameDecoder:
         if position < available:
             self._held += data[position:]
 
-    def _read_ordinary(self, data: bytes, found: list[RemotingCommand | SendRun]) -> int:
+    def _read_ordinary(self, data: bytes, found: list[RemotingCommand | ShapedRun]) -> int:
         """Read whole frames with JSON headers up to the first other one; where that begins."""
         position, available = 0, len(data)
         shapes, run = self._shapes, None
@@ -232,17 +233,17 @@ class FrameDecoder:
                 break
             start = position + _HEAD_BYTES
             body_start = start + header_bytes
-            record = shapes.read(data, start, body_start, end)
-            if record is None:
+            request = shapes.read(data, start, body_start, end)
+            if request is None:
                 run = None
                 found.append(shapes.decode(data, start, body_start, end))
             else:
                 shape = shapes.last
                 assert shape is not None
                 if run is None or run.shape is not shape:
-                    run = SendRun(shape)
+                    run = ShapedRun(shape)
                     found.append(run)
-                run.records.append(record)
+                run.requests.append(request)
             position = end
         return position
 

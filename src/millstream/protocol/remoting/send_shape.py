@@ -1,47 +1,32 @@
-"""Sends that are like an earlier one of their connection: read by comparing instead of parsing, many at a time.
+"""Sends that are like an earlier one of their connection; see `request_shape.py`.
 
-A producer's sends differ in their number, queue, time and the values of their properties; all other bytes of their JSON
-headers stay the same. A shape keeps those bytes, and the command that they make. What fits it becomes the record that
-is to be stored, without a command between. What does not fit is read in the general way, which a shape agrees with: it
-is used only after it has read a header with other values as that way reads it.
+A producer's sends differ in their number, queue, time and the values of their properties. What fits a shape becomes the
+record that is to be stored, without a command between.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from millstream.model.message import Address
 from millstream.model.properties import KEYS, TAGS, UNIQUE_KEY
 from millstream.protocol.record_encoder import PlainRecord
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import HeaderType, RemotingCommand, decode_json
+from millstream.protocol.remoting.command import RemotingCommand, decode_json
+from millstream.protocol.remoting.request_shape import (
+    OPAQUE_DIGITS,
+    RequestShape,
+    digits_end,
+    find_holes,
+    number_of,
+    split,
+)
 
-__all__ = [
-    "MAX_SHAPES",
-    "SHAPE_PATIENCE",
-    "SendRun",
-    "SendShape",
-    "SendShapes",
-    "SentRecord",
-    "as_commands",
-    "learn_shape",
-]
+__all__ = ["SendShape", "SentRecord", "learn_send"]
 
-MAX_SHAPES: Final = 8
-"""Shapes that are kept of one connection at most, as of a producer that sends to four topics, with a key or without."""
-
-SHAPE_PATIENCE: Final = 256
-"""Sends in a row that fit no shape before all of the connection are forgotten and others learned."""
-
-_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
-_JSON: Final = HeaderType.JSON
-_OPAQUE_DIGITS: Final = 10
+_OPAQUE_DIGITS: Final = OPAQUE_DIGITS
 _QUEUE_DIGITS: Final = 9
 _TIME_DIGITS: Final = 18
-_ZERO: Final = 0x30
-_NINE: Final = 0x39
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 _FIRST_PRINTABLE: Final = 0x20
@@ -73,9 +58,9 @@ _PROBES: Final = {
 }
 """Two values of each, of which one is not that of the header from which a shape is learned."""
 _VALUES: Final = (b"A b", b"0B")
+_PROBES_OF_ALL: Final = {**_PROBES, **dict.fromkeys((_IS_VALUE, _IS_ID, _IS_TAG, _IS_KEYS), _VALUES)}
 
 _NOBODY: Final = Address("0.0.0.0", 0)
-_IS_COMPILED: Final = not __file__.endswith(".py")
 
 
 class SentRecord(PlainRecord):
@@ -101,30 +86,19 @@ class SentRecord(PlainRecord):
         self.opaque = opaque
 
 
-class SendShape:
+class SendShape(RequestShape):
     """The bytes that sends have in common, and what is between them. `pieces` stand around the holes, whose `kinds` say
-    what they hold; `names` are those of the properties. `command` is one of these sends.
+    what they hold; `names` are those of the properties."""
 
-    `fields` are those of all of them; what they say of queue, time and properties is of that one alone.
-    """
-
-    __slots__ = (
-        "_flag", "_kinds", "_language", "_pieces", "_stored", "_version", "code", "fields", "names", "topic",
-    )  # fmt: skip
+    __slots__ = ("_stored", "names", "topic")
 
     def __init__(self, pieces: list[bytes], kinds: list[int], names: tuple[str, ...], command: RemotingCommand) -> None:
-        self.fields = dict(command.ext)
+        RequestShape.__init__(self, pieces, kinds, command)
         self.names = names
-        self._pieces = pieces
-        self._kinds = kinds
         # What stands around the values of stored properties.
         starts = [f"{name}\x01".encode() for name in names]
         self._stored = [start if not number else b"\x02" + start for number, start in enumerate(starts)]
         self.topic = command.ext.get("b", "")
-        self.code = command.code
-        self._flag = command.flag
-        self._language = command.language
-        self._version = command.version
 
     def read(  # noqa: C901 - a case for each kind of hole
         self, data: bytes, start: int, body_start: int, end: int
@@ -146,16 +120,11 @@ class SendShape:
             at += len(piece)
             begin = at
             if kind < _IS_VALUE:
-                value = 0
                 most = _OPAQUE_DIGITS if kind == _IS_OPAQUE else _QUEUE_DIGITS if kind == _IS_QUEUE else _TIME_DIGITS
-                while at < body_start and _ZERO <= data[at] <= _NINE:
-                    if at - begin == most:
-                        return None
-                    value = value * 10 + data[at] - _ZERO
-                    at += 1
-                digits = at - begin
-                if not digits or (digits > 1 and data[begin] == _ZERO):
+                at = digits_end(data, begin, body_start, most)
+                if at < 0:
                     return None
+                value = number_of(data, begin, at)
                 if kind == _IS_OPAQUE:
                     record.opaque = value
                 elif kind == _IS_QUEUE:
@@ -189,15 +158,13 @@ class SendShape:
         record.born_host = _NOBODY
         return record
 
-    def command(self, record: SentRecord) -> RemotingCommand:
-        """The send that brought a record of this shape, as the general way reads it."""
+    def command(self, request: Any) -> RemotingCommand:
+        """As `RequestShape.command`."""
         ext = self.fields.copy()
-        ext["e"], ext["g"] = str(record.queue_id), str(record.born_timestamp_ms)
+        ext["e"], ext["g"] = str(request.queue_id), str(request.born_timestamp_ms)
         if "i" in ext:
-            ext["i"] = record.stored_properties.decode("ascii")
-        return RemotingCommand(
-            self.code, ext, record.body, record.opaque, self._flag, None, self._language, self._version, _JSON
-        )
+            ext["i"] = request.stored_properties.decode("ascii")
+        return self.make_command(ext, request.body, request.opaque)
 
 
 def _value_end(data: bytes, at: int, end: int) -> int:
@@ -212,40 +179,10 @@ def _value_end(data: bytes, at: int, end: int) -> int:
     return -1
 
 
-class SendRun:
-    """Sends of one shape that followed one another on a connection."""
-
-    __slots__ = ("records", "shape")
-
-    def __init__(self, shape: SendShape) -> None:
-        self.shape = shape
-        self.records: list[SentRecord] = []
-
-    def commands(self, start: int = 0, end: int | None = None) -> list[RemotingCommand]:
-        """The same as requests, those from `start` up to but without `end`."""
-        return [self.shape.command(record) for record in self.records[start:end]]
-
-
-def as_commands(requests: Iterable[RemotingCommand | SendRun]) -> Iterator[RemotingCommand]:
-    """Each request, those of runs as well."""
-    for one in requests:
-        if isinstance(one, SendRun):
-            yield from one.commands()
-        else:
-            yield one
-
-
-def learn_shape(header: bytes, command: RemotingCommand) -> SendShape | None:
+def learn_send(header: bytes, command: RemotingCommand) -> SendShape | None:
     """The shape of the header that was read as `command`; None where it has none that is certain."""
-    if command.remark is not None:
-        return None
-    holes = []
-    for place, kind in _PLACES:
-        found = [*place.finditer(header)]
-        if len(found) != 1:
-            return None
-        holes.append((*found[0].span(1), kind))
-    if "e" not in command.ext or "g" not in command.ext:
+    holes = find_holes(header, _PLACES) if command.remark is None else None
+    if holes is None or "e" not in command.ext or "g" not in command.ext:
         return None
     names: list[str] = []
     if "i" in command.ext:
@@ -264,71 +201,7 @@ def learn_shape(header: bytes, command: RemotingCommand) -> SendShape | None:
     if len(set(names)) < len(names):
         return None
     holes.sort()
-    pieces, at = [], 0
-    for begin, end, _ in holes:
-        pieces.append(header[at:begin])
-        at = end
-    pieces.append(header[at:])
+    pieces, tried = split(header, holes, _PROBES_OF_ALL)
     shape = SendShape(pieces, [kind for _, _, kind in holes], tuple(names), command)
-    probe = bytearray(pieces[0])
-    for (begin, end, kind), piece in zip(holes, pieces[1:], strict=True):
-        one, other = _PROBES.get(kind, _VALUES)
-        probe += (one if header[begin:end] != one else other) + piece
-    tried = bytes(probe)
     record = shape.read(tried, 0, len(tried), len(tried))
     return shape if record is not None and shape.command(record) == decode_json(tried) else None
-
-
-class SendShapes:
-    """The shapes of one connection. `last` is the one that the last send fitted.
-
-    `learns` where they save time: byte by byte in plain Python costs more than the general way.
-    """
-
-    __slots__ = ("_learns", "_misses", "_shapes", "last")
-
-    def __init__(self, *, learns: bool = _IS_COMPILED) -> None:
-        self.last: SendShape | None = None
-        self._learns = learns
-        self._shapes: list[SendShape] = []
-        self._misses = 0
-
-    def read(self, data: bytes, start: int, body_start: int, end: int) -> SentRecord | None:
-        """The message of the send whose JSON header stands in `data` from `start` to `body_start`, and its body up to
-        `end`, if it fits a shape, which is `last` then; None where `decode` has to read it."""
-        last = self.last
-        if last is None:
-            return None
-        record = last.read(data, start, body_start, end)
-        if record is None:
-            for shape in self._shapes:
-                if shape is not last:
-                    record = shape.read(data, start, body_start, end)
-                    if record is not None:
-                        self.last = shape
-                        break
-        if record is not None:
-            self._misses = 0
-        return record
-
-    def decode(self, data: bytes, start: int, body_start: int, end: int) -> RemotingCommand:
-        """The command whose JSON header stands there, read in the general way; the next one may be like it.
-
-        PROTOCOL_VIOLATION where it cannot be read.
-        """
-        header = data[start:body_start]
-        command = decode_json(header, data[body_start:end])
-        if self._learns and command.code == _SEND and not command.flag:
-            self._note_miss(header, command)
-        return command
-
-    def _note_miss(self, header: bytes, command: RemotingCommand) -> None:
-        self._misses += 1
-        if self._misses > SHAPE_PATIENCE:
-            self._shapes.clear()
-            self._misses = 0
-        if len(self._shapes) < MAX_SHAPES:
-            learned = learn_shape(header, command)
-            if learned is not None:
-                self._shapes.append(learned)
-                self.last = learned
