@@ -52,6 +52,7 @@ from benchmarks.store import measure_appends, measure_restart, measure_sync_flus
 from benchmarks.submitted_jobs import measure_submitted_jobs
 from benchmarks.switched import measure_switch
 from benchmarks.tiered import measure_tiered
+from benchmarks.unused_ports import measure_unused_ports
 from benchmarks.user_functions import measure_user_functions
 
 _HERE = Path(__file__).parent
@@ -90,6 +91,7 @@ def main() -> int:
         "bulk": measure_bulk,
         "http": measure_http,
         "ingest": measure_ingest,
+        "unused-ports": measure_unused_ports,
         "mqtt": measure_mqtt,
         "calls": measure_calls,
         "compiled": measure_compiled,
