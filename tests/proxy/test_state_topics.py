@@ -16,7 +16,7 @@ from millstream.model.operations import PullRequest, PullResult, PullStatus, Sen
 from millstream.model.state_topics import AMQP_TOPIC
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.record import encode_record
-from millstream.proxy import state_topics
+from millstream.proxy import state_topics, state_writes
 from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute
 from millstream.proxy.state_topics import StateTopic
 
@@ -199,7 +199,7 @@ async def test_puts_that_come_while_another_is_stored_are_stored_together(state:
 async def test_more_puts_than_may_wait_are_refused(
     state: StateTopic, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_topics, "MAX_WAITING_PUTS", 2)
+    monkeypatch.setattr(state_writes, "MAX_WAITING_PUTS", 2)
     shelf.may_store.clear()
     puts = [asyncio.create_task(state.put(f"k{number}", b"x")) for number in range(8)]
     await asyncio.sleep(0)

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from millstream.model import properties
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConnectionFailed, ConsumeRefused, MessageRefused, MillstreamError, NameRefused
+from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.model.operations import PullRequest, PullResult, PullStatus, SendReceipt
 from millstream.protocol.changelog import Change, ChangelogDecoder
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.state_writes import StateWrites
 from millstream.store.compaction.compaction import DEFAULT_RETENTION_MS
 
 __all__ = [
     "ABSENT_INTERVAL_S",
     "MAX_AWAY_S",
-    "MAX_PUT_BYTES",
-    "MAX_PUT_RECORDS",
-    "MAX_WAITING_PUTS",
     "READ_BYTES",
     "READ_RECORDS",
     "TAIL_WAIT_MS",
@@ -39,15 +36,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
-MAX_WAITING_PUTS: Final = 20_000
-"""Puts of one state topic that wait to be stored at most; a further one is refused."""
-
-MAX_PUT_RECORDS: Final = 1000
-"""Records of one state topic that are stored together at most."""
-
-MAX_PUT_BYTES: Final = 1024 * 1024
-"""Bytes of values that are stored together at most; a single value may be larger."""
 
 READ_RECORDS: Final = 1024
 READ_BYTES: Final = 1024 * 1024
@@ -72,11 +60,6 @@ _QUEUE: Final = 0
 
 StateChanged = Callable[[str, bytes | None, int], None]
 """Called with a key, its new value (None: it is gone) and the offset of the record."""
-
-
-class _Put(NamedTuple):
-    message: OutgoingMessage
-    stored: asyncio.Future[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +88,7 @@ class StateTopic:
         self._end: int | None = None
         self._snapshot = asyncio.Event()
         self._made = asyncio.Event()
-        self._waiting: deque[_Put] = deque()
-        self._writing: asyncio.Task[None] | None = None
+        self._writes = StateWrites(topic, self._store_all)
         self._reading: asyncio.Task[None] | None = None
         self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
@@ -135,16 +117,13 @@ class StateTopic:
     async def close(self) -> None:
         """Read no more; what waits to be stored or seen fails as Unreachable."""
         self._is_closed = True
-        tasks = [task for task in (self._reading, self._writing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._writes.close()
         error = self._closed_error()
-        for put in self._waiting:
-            _fail(put.stored, error)
         for _, _, seen in self._awaited:
             _fail(seen, error)
-        self._waiting.clear()
         self._awaited.clear()
 
     async def ready(self) -> None:
@@ -193,65 +172,19 @@ class StateTopic:
     async def _store(self, key: str, value: bytes) -> int:
         if not key or " " in key or not key.isprintable():
             raise MessageRefused("ILLEGAL_KEY", f"{key[:200]!r} is no key of {self.topic}.")
-        if self._is_closed:
-            raise self._closed_error()
-        if len(self._waiting) >= MAX_WAITING_PUTS:
-            raise ConsumeRefused(
-                "TOO_MANY_REQUESTS",
-                f"{MAX_WAITING_PUTS} records wait to be stored in {self.topic}, which is the limit.",
-            )
         message = OutgoingMessage(
             self.topic, value, {properties.KEYS: key}, queue_id=_QUEUE, born_timestamp_ms=self._clock.now_ms()
         )
-        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Put(message, stored))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write(), name=f"state-writes-{self.topic}")
-        return await stored
+        (receipt,) = await self._writes.put([message])
+        return receipt.queue_offset
+
+    async def _store_all(self, messages: Sequence[OutgoingMessage]) -> Sequence[SendReceipt]:
+        receipts = await self._backend.store_state(await self._place(), messages)
+        self._made.set()
+        return receipts
 
     def _closed_error(self) -> ConnectionFailed:
         return ConnectionFailed("UNREACHABLE", f"The proxy closes; {self.topic} is no longer followed.")
-
-    async def _write(self) -> None:
-        """One request at a time, so that records are stored in the order of their puts."""
-        while self._waiting:
-            puts = self._next_puts()
-            try:
-                receipts = await self._backend.store_state(await self._place(), [put.message for put in puts])
-            except asyncio.CancelledError:
-                for put in puts:
-                    put.stored.cancel()
-                raise
-            except MillstreamError as error:
-                if len(puts) > 1 and not isinstance(error, ConnectionFailed):
-                    # One that is refused must not fail the others, which only came at the same time.
-                    await self._write_each(puts)
-                    continue
-                for put in puts:
-                    _fail(put.stored, error)
-                continue
-            self._made.set()
-            for put, receipt in zip(puts, receipts, strict=True):
-                _succeed(put.stored, receipt.queue_offset)
-
-    async def _write_each(self, puts: list[_Put]) -> None:
-        for put in puts:
-            try:
-                (receipt,) = await self._backend.store_state(await self._place(), [put.message])
-            except MillstreamError as error:
-                _fail(put.stored, error)
-            else:
-                _succeed(put.stored, receipt.queue_offset)
-
-    def _next_puts(self) -> list[_Put]:
-        puts = [self._waiting.popleft()]
-        size_bytes = len(puts[0].message.body)
-        while self._waiting and len(puts) < MAX_PUT_RECORDS:
-            size_bytes += len(self._waiting[0].message.body)
-            if size_bytes > MAX_PUT_BYTES:
-                break
-            puts.append(self._waiting.popleft())
-        return puts
 
     async def _place(self) -> str:
         """The broker of the topic; the first one where it is not there yet, so that all proxies choose the same.

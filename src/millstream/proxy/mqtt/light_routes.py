@@ -8,11 +8,13 @@ from typing import Final
 
 from millstream.model.escaped_names import hash_name
 from millstream.model.message import OutgoingMessage
+from millstream.model.operations import SendReceipt
 from millstream.model.properties import KEYS
 from millstream.model.routing.routes import LightQueueConfig, RouteBinding
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.protocol.route_records import binding_key, encode_binding, encode_queue, queue_key
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.state_writes import StateWrites
 
 __all__ = ["SESSION_GROUP", "LightRoutes", "session_queue_name", "share_queue_name"]
 
@@ -37,6 +39,7 @@ class LightRoutes:
 
     def __init__(self, backend: BrokerBackend) -> None:
         self._backend = backend
+        self._writes = StateWrites(ROUTES_TOPIC, self._store_all)
 
     async def declare(self, name: str, config: LightQueueConfig, bindings: Sequence[tuple[str, str]] = ()) -> None:
         """Have a light queue, with bindings of pairs of a topic and a filter. Raises LIGHT_QUEUE_QUOTA_EXCEEDED."""
@@ -67,9 +70,15 @@ class LightRoutes:
         return await self._backend.brokers()
 
     async def _store(self, records: dict[str, bytes]) -> None:
-        messages = [OutgoingMessage(ROUTES_TOPIC, body, {KEYS: key}, queue_id=_QUEUE) for key, body in records.items()]
+        await self._writes.put(
+            [OutgoingMessage(ROUTES_TOPIC, body, {KEYS: key}, queue_id=_QUEUE) for key, body in records.items()]
+        )
+
+    async def _store_all(self, messages: Sequence[OutgoingMessage]) -> Sequence[SendReceipt]:
+        """The receipts of the first broker; all have the records."""
         brokers = await self._backend.brokers()
-        await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
+        stored = await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
+        return stored[0] if stored else ()
 
 
 def _key(name: str, topic: str, topic_filter: str) -> str:
