@@ -29,6 +29,8 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _FAN_WINDOW: Final = 20
 _AT_ONCE: Final = 200
 _PORTS_AN_ADDRESS: Final = 20_000
+_BIND_ADDRESS_NO_PORT: Final = 24
+"""IP_BIND_ADDRESS_NO_PORT of Linux, which Python 3.11 does not name."""
 _SETTLE_S: Final = 5.0
 
 
@@ -168,6 +170,16 @@ def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
     sender.socket.sendall(frame * _FAN_WINDOW)
 
 
+def _connect_from(source: str, address: tuple[str, int]) -> socket.socket:
+    one = socket.socket()
+    if source:
+        # The port is chosen at the connect, when it is known to whom: else those of closed connections are in the way.
+        one.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
+        one.bind((source, 0))
+    one.connect(address)
+    return one
+
+
 def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribes: bool) -> list[socket.socket]:
     """So many clients, some at a time."""
     clients: list[socket.socket] = []
@@ -176,7 +188,7 @@ def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribe
         for number in range(start, min(start + _AT_ONCE, count)):
             # The ports of one source address do not suffice for many.
             source = f"127.0.0.{2 + number // _PORTS_AN_ADDRESS}" if address[0].startswith("127.") else ""
-            one = socket.create_connection(address, source_address=(source, 0))
+            one = _connect_from(source, address)
             name = f"idle-{os.getpid()}-{number}"
             one.sendall(_connect(name, clean=clean) + (_subscribe(f"b/{name}", 1) if subscribes else b""))
             some.append(one)
