@@ -20,8 +20,8 @@ from millstream.server.columns.worker import ColumnWorker
 from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableRequest, TableState
 
 
-class Crash(Exception):
-    """The process ends here."""
+class Crash(BaseException):
+    """The process ends here: nothing may go on behind it, as behind an error."""
 
 
 class InlineWork:

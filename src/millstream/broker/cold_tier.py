@@ -18,6 +18,7 @@ from typing import Final
 
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
+from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -241,8 +242,12 @@ class ColdTier:
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
-            asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
-            asyncio.create_task(self._every(CLEAN_INTERVAL_S, self.clean), name="clean-cold"),
+            asyncio.create_task(
+                repeat_rounds(self.upload_due, UPLOAD_INTERVAL_S, _FAILURES, self._note_error), name="upload"
+            ),
+            asyncio.create_task(
+                repeat_rounds(self.clean, CLEAN_INTERVAL_S, _FAILURES, self._note_error), name="clean-cold"
+            ),
         ]
 
     async def close(self) -> None:
@@ -510,26 +515,14 @@ class ColdTier:
             self._note_error(error)
             raise
 
-    def _note_error(self, error: MillstreamError) -> None:
+    def _note_error(self, error: MillstreamError, words: str = "") -> None:
+        if words:
+            _log.error("The cold tier failed and will try again: %s", words)
         self._last_error = str(error)
         self._errors += 1
 
     async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
-
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
-        failures, wait_s = 0, interval_s
-        while True:
-            await asyncio.sleep(wait_s)
-            try:
-                wait_s = 0.0 if await act() else interval_s
-                failures = 0
-            except MillstreamError as error:
-                if str(error) != self._last_error:
-                    _log.error("The cold tier failed and will try again: %s", error)
-                self._note_error(error)
-                wait_s = _FAILURES.wait_s(failures)
-                failures += 1
 
 
 def _pause() -> None:

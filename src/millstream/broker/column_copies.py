@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
+from millstream.broker.cold_rounds import explain_error, repeat_rounds, trace_error
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -173,8 +174,12 @@ class ColumnCopies:
             return
         self._work = self._make_work()
         self._tasks = [
-            asyncio.create_task(self._every(COPY_INTERVAL_S, self.copy_due), name="copy-columns"),
-            asyncio.create_task(self._every(CLEAN_INTERVAL_S, self.clean), name="clean-columns"),
+            asyncio.create_task(
+                repeat_rounds(self.copy_due, COPY_INTERVAL_S, _RETRY, self._note_round), name="copy-columns"
+            ),
+            asyncio.create_task(
+                repeat_rounds(self.clean, CLEAN_INTERVAL_S, _RETRY, self._note_round), name="clean-columns"
+            ),
         ]
 
     async def close(self) -> None:
@@ -198,7 +203,7 @@ class ColumnCopies:
             try:
                 went_on = await self._copy_next(name, uploaded)
                 self._troubles.pop(name, None)
-            except MillstreamError as error:
+            except Exception as error:  # noqa: BLE001 - the edge of a topic's copy: the others go on
                 self._note(self._troubles, name, error)
                 continue
             is_more |= went_on
@@ -299,7 +304,7 @@ class ColumnCopies:
             self._table_troubles.pop(name, None)
         except BaseException as error:
             self._untold[name] = self._untold.get(name, 0) + told
-            if not isinstance(error, MillstreamError):
+            if not isinstance(error, Exception):
                 raise
             self._note(self._table_troubles, name, error)
 
@@ -357,7 +362,7 @@ class ColumnCopies:
                 self._untold.setdefault(name, 0)
                 try:
                     await self._work.tidy_table(self._cluster, name, before_ms)
-                except MillstreamError as error:
+                except Exception as error:  # noqa: BLE001 - the edge of a topic's table: the others go on
                     self._note(self._table_troubles, name, error)
 
     def forget_topic(self, name: str) -> None:
@@ -419,25 +424,17 @@ class ColumnCopies:
             problem=words,
         )
 
-    def _note(self, troubles: dict[str, _Trouble], name: str, error: MillstreamError) -> None:
-        known = troubles.get(name)
+    def _note(self, troubles: dict[str, _Trouble], name: str, error: Exception) -> None:
+        known, explained = troubles.get(name), explain_error(error)
         failures = 1 if known is None else known.failures + 1
-        if known is None or known.words != str(error):
-            _log.error("The copy of the topic %s failed and will be tried again: %s", name, error)
+        if known is None or known.words != str(explained):
+            _log.error("The copy of the topic %s failed and will be tried again: %s", name, trace_error(error))
         wait_ms = int(_RETRY.wait_s(failures - 1) * _MS)
-        is_damage = error.name == "CHUNK_DAMAGED"
-        troubles[name] = _Trouble(failures, str(error), is_damage, self._clock.now_ms() + wait_ms)
+        is_damage = explained.name == "CHUNK_DAMAGED"
+        troubles[name] = _Trouble(failures, str(explained), is_damage, self._clock.now_ms() + wait_ms)
         self._errors += 1
 
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
-        failures, wait_s = 0, interval_s
-        while True:
-            await asyncio.sleep(wait_s)
-            try:
-                wait_s = 0.0 if await act() else interval_s
-                failures = 0
-            except MillstreamError as error:
-                _log.error("The copies of cold topics failed and will be tried again: %s", error)
-                self._errors += 1
-                wait_s = _RETRY.wait_s(failures)
-                failures += 1
+    def _note_round(self, _error: MillstreamError, words: str) -> None:
+        if words:
+            _log.error("The copies of cold topics failed and will be tried again: %s", words)
+        self._errors += 1
