@@ -74,12 +74,13 @@ class ColumnWorker:
     def _obey(self, order: Order) -> Answer:
         match order:
             case CheckColumns(columns, body_format, accepted):
-                from millstream.server.columns.declaration import check_change, parse_columns
+                from millstream.server.columns.column_changes import check_change, read_fields
+                from millstream.server.columns.declaration import parse_columns
 
                 declared = parse_columns(columns, body_format)
                 declared.decoder()
                 if accepted:
-                    check_change(parse_columns(accepted, body_format), declared)
+                    check_change(read_fields(accepted), declared.fields)
                 return Done()
             case CopyMessages(request):
                 from millstream.server.columns.conversion import copy_messages
