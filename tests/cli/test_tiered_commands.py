@@ -74,7 +74,7 @@ async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     broker = SeparateRole(
         BrokerConfiguration(
             port=0, directory=str(tmp_path / "broker"), nameservers=(address,), tls=_OFF,
-            tiered=Tiered(url=f"file://{tmp_path}/objects"),
+            tiered=Tiered(url=f"file://{tmp_path}/objects", catalog=f"sqlite:///{tmp_path}/tables.db"),
         )
     )  # fmt: skip
     await broker.start()
@@ -121,6 +121,35 @@ async def test_a_topic_with_columns_is_copied_and_shown(servers: Servers, monkey
     assert "MS-4045" in wrong.err
     nothing = await servers.run("topic", "update", "orders")
     assert "Give --queues or --columns" in nothing.err
+
+
+async def test_verify_and_gc_look_at_the_files_of_tables(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_copies, "COPY_INTERVAL_S", 1e6)
+    words = ("topic", "create", "orders", "--queues", "1", "--columns", "id BIGINT")
+    assert (await servers.run(*words)).code == 0
+    assert (await servers.run("produce", "orders", '{"id": 1}')).code == 0
+    await servers.upload()
+    copies = servers.broker.columns
+    while await copies.copy_due():
+        pass
+    whole = await servers.run("tiered", "verify", "broker-a")
+    assert "2 of 2 objects" in whole.err
+    [key] = copies.map.present("orders")
+    path = servers.objects / key
+    orphan = path.with_name(path.name.replace("0-", "7-", 1))
+    orphan.write_bytes(path.read_bytes())
+    old_s = time.time() - ORPHAN_MS / 1000 - 60
+    for one in (path, orphan):
+        os.utime(one, (old_s, old_s))
+    [row] = await servers.rows("tiered", "gc", "broker-a", "--dry-run")
+    assert (row["object"], row["state"]) == (str(orphan.relative_to(servers.objects)), "found")
+    [row] = await servers.rows("tiered", "gc", "broker-a")
+    assert row["state"] == "deleted"
+    assert (path.exists(), orphan.exists()) == (True, False)
+    path.unlink()
+    damaged = await servers.run("tiered", "verify", "broker-a")
+    assert damaged.code == 1
+    assert key in damaged.out
 
 
 async def test_columns_that_the_files_do_not_fit_are_refused_before_anything_is_changed(

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
 from millstream.broker.cold_tier import ColdTier, TieredOptions
+from millstream.broker.column_checks import ColumnChecks
 from millstream.broker.column_copies import ColumnCopies
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.delivery.pending_transactions import SavedTransactions
@@ -182,6 +183,7 @@ class Broker:
             clock=self.clock,
             keep_hours=self.options.tiered.keep_hours,
         )
+        self.column_checks = ColumnChecks(self.cold, self.columns, cluster=cluster, broker=name, clock=self.clock)
         self._state.add(
             self.topics.table,
             self._static.table,

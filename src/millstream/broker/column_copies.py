@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -132,6 +133,8 @@ class ColumnCopies:
         self._looked_at: dict[str, tuple[int, ColumnAttributes]] = {}
         self._untold: dict[str, int] = {}
         """Topics whose tables may lack files, or have some that they should not, and how many are new."""
+        self._deleted_now: list[frozenset[str]] = []
+        """Keys of files that no row names and that are on their way out: none of them may be begun meanwhile."""
         self._tidied_ms = 0
         self._refusals = self._errors = 0
 
@@ -192,6 +195,11 @@ class ColumnCopies:
         if work is not None:
             await work.close()
 
+    @property
+    def work(self) -> ColumnWork | None:
+        """Who does the work, while this broker leads; None where there is nobody."""
+        return self._work
+
     # Copying
 
     async def copy_due(self) -> bool:
@@ -237,6 +245,8 @@ class ColumnCopies:
             return False
         prefix = data_prefix(self._cluster, name, self._broker)
         following = next_file(self._cold, name, prefix, self.map.copied_until(name))
+        if following is not None and any(following.key in keys for keys in self._deleted_now):
+            return False
         if following is None:
             self._looked_at[name] = uploaded, topic.column_copy
             return False
@@ -364,6 +374,18 @@ class ColumnCopies:
                     await self._work.tidy_table(self._cluster, name, before_ms)
                 except Exception as error:  # noqa: BLE001 - the edge of a topic's table: the others go on
                     self._note(self._table_troubles, name, error)
+
+    @contextmanager
+    def without_copies_to(self, keys: Iterable[str]) -> Iterator[list[str]]:
+        """Those of the keys that no row names; within the block none of them is begun, so all may be deleted."""
+        known = {key for files in self.map.files.values() for key in files}
+        free = [key for key in keys if key not in known]
+        deleted = frozenset(free)
+        self._deleted_now.append(deleted)
+        try:
+            yield free
+        finally:
+            self._deleted_now.remove(deleted)
 
     def forget_topic(self, name: str) -> None:
         """The topic is deleted: its table and its files go, and a new topic of its name has none of them."""

@@ -25,6 +25,8 @@ from millstream.server.columns.orders import (
     DropTable,
     KeepTable,
     Kept,
+    Listed,
+    ListFiles,
     Order,
     OrderRefused,
     TidyTable,
@@ -95,6 +97,8 @@ class ColumnWorker:
                 return Done()
             case TidyTable(cluster, topic, before_ms):
                 return Done(self._tables.tidy(cluster, topic, before_ms))
+            case ListFiles(cluster, topic, after):
+                return Listed(self._tables.list_files(cluster, topic, after))
 
     @property
     def _objects(self) -> ObjectStore:
