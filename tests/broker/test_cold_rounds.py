@@ -37,8 +37,8 @@ async def test_an_upload_goes_on_after_an_error_that_nobody_foresaw(
     monkeypatch.setattr(cold_tier, "UPLOAD_INTERVAL_S", 0.01)
     monkeypatch.setattr(cold_tier, "_FAILURES", Backoff(0.01, 0.01))
     objects = BrokenObjects()
-    objects.broken = 3
     async with cold_bench(tmp_path, objects, ManualClock()) as bench:
+        objects.broken = 3
         names = await fill(bench, 50)
         cold = bench.broker.cold
         bench.broker.maintenance.store.flush()

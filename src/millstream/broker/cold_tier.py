@@ -18,6 +18,7 @@ from typing import Final
 
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
+from millstream.broker.cold_owner import ColdOwner
 from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
@@ -159,6 +160,7 @@ class ColdTier:
         self,
         saved: Snapshot,
         open_objects: Callable[[], ObjectStore] | None,
+        owner: ColdOwner,
         *,
         cluster: str,
         broker: str,
@@ -170,6 +172,7 @@ class ColdTier:
         """The saved form of the map."""
         self.map = ColdMap()
         self._open_objects = open_objects
+        self._owner = owner
         self._cluster = cluster
         self._broker = broker
         self._clock = clock
@@ -239,6 +242,7 @@ class ColdTier:
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        self._owner.start(self._objects, self._readers, state)
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
@@ -315,10 +319,15 @@ class ColdTier:
 
     # Going up
 
+    async def check_owner(self) -> None:
+        """Refuse to change objects of another broker of this one's name: PREFIX_TAKEN. Raises as `ColdOwner.check`."""
+        await self._owner.check()
+
     async def upload_due(self) -> bool:
         """Put the next stretch of the log up if it is time; whether more may be due at once."""
         loop = asyncio.get_running_loop()
         self._note_dropped()
+        await self.check_owner()
         begin = self._first_behind
         end = min(self._store.visible_log_offset, self._store.flushed_log_offset)
         if end - begin < self._options.stretch_bytes and (
@@ -427,6 +436,7 @@ class ColdTier:
 
     async def clean(self) -> bool:
         """Remove what is too old and delete what was removed before; whether more may be due at once."""
+        await self.check_owner()
         now_ms = self._clock.now_ms()
         keep_ms = {
             topic.name: now_ms - topic.time_to_live_ms
@@ -503,7 +513,9 @@ class ColdTier:
         return self.checks.status(self._topics, found.behind_bytes, found.last_error)
 
     async def collect(self, after: str, *, deletes: bool) -> Orphans:
-        """See `ColdChecks.collect`: of this broker's objects. Raises ObjectStoreDenied, ObjectStoreAway."""
+        """See `ColdChecks.collect`: of this broker's objects. Raises as that, and PREFIX_TAKEN."""
+        if deletes:
+            await self.check_owner()
         prefix = broker_prefix(self._cluster, self._broker)
         return await self.checks.collect(prefix, manifest_prefix(prefix), after, deletes, self._clock.now_ms())
 

@@ -131,6 +131,8 @@ class ColumnChecks:
         Raises TABLE_REFUSED, COLUMN_COPY_FAILED where it cannot be told what a table names, ObjectStoreDenied,
         ObjectStoreAway.
         """
+        if deletes:
+            await self._cold.check_owner()
         checks = self._cold.checks
         found = await checks.list(tables_prefix(self._cluster), after)
         before_ms = self._clock.now_ms() - REMOVED_GRACE_MS

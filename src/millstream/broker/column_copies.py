@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -102,6 +102,18 @@ class _Trouble:
     retry_ms: int
 
 
+class ObjectKeeper(Protocol):
+    """Who keeps the objects of the broker, the files among them."""
+
+    async def check_owner(self) -> None:
+        """Raise PREFIX_TAKEN where they are another broker's."""
+        ...
+
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete at most MAX_DELETED_KEYS of them."""
+        ...
+
+
 class ColumnCopies:
     """Started once its broker leads and its cold tier has started; a replica follows the rows."""
 
@@ -166,10 +178,10 @@ class ColumnCopies:
         cold: ColdMap,
         topics: TopicRegistry,
         state: StateLog,
-        delete_objects: Callable[[Sequence[str]], Awaitable[None]],
+        objects: ObjectKeeper,
     ) -> None:
         """Begin to copy and to clean. Nothing where there is nobody to do the work."""
-        self._cold, self._topics, self._state, self._delete_objects = cold, topics, state, delete_objects
+        self._cold, self._topics, self._state, self._objects = cold, topics, state, objects
         # What an earlier run, or an earlier master, did not get to tell its tables is told now.
         self._untold = dict.fromkeys({*self.map.files, *self.map.topics}, 0)
         self._tidied_ms = self._clock.now_ms()
@@ -204,6 +216,7 @@ class ColumnCopies:
 
     async def copy_due(self) -> bool:
         """Copy one file of each topic that has messages to copy, and tell tables; whether more may be due at once."""
+        await self._objects.check_owner()
         uploaded, is_more = self._cold.uploaded_log_offset, False
         for name in self._find_topics():
             if not self._may_try(self._troubles, name):
@@ -330,6 +343,7 @@ class ColumnCopies:
 
     async def clean(self) -> bool:
         """Remove files that are too old, and delete those that were removed before; whether more may be due at once."""
+        await self._objects.check_owner()
         now_ms = self._clock.now_ms()
         keep_ms = {
             topic.name: now_ms - topic.time_to_live_ms
@@ -357,7 +371,7 @@ class ColumnCopies:
         ]
         for start in range(0, len(due), MAX_DELETED_KEYS):
             some = due[start : start + MAX_DELETED_KEYS]
-            await self._delete_objects([key for key, _ in some])
+            await self._objects.delete_objects([key for key, _ in some])
             # What was copied must not be copied again: the chunks may be there longer than the files.
             until = {one.topic: self.map.copied_until(one.topic) for _, one in some if one.topic in self.map.topics}
             topics: list[tuple[str, ColumnRow | None]] = [
