@@ -12,16 +12,18 @@ from millstream.server.columns.orders import (
     DropTable,
     KeepTable,
     Kept,
+    Listed,
+    ListFiles,
     Order,
     OrderRefused,
     TidyTable,
 )
 from millstream.server.columns.worker import ColumnWorker
-from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableRequest, TableState
+from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableFiles, TableRequest, TableState
 
 
-class Crash(Exception):
-    """The process ends here."""
+class Crash(BaseException):
+    """The process ends here: nothing may go on behind it, as behind an error."""
 
 
 class InlineWork:
@@ -57,6 +59,11 @@ class InlineWork:
     async def tidy_table(self, cluster: str, topic: str, before_ms: int) -> int:
         self._obey(TidyTable(cluster, topic, before_ms))
         return 0
+
+    async def list_files(self, cluster: str, topic: str, after: str) -> TableFiles:
+        answer = self._obey(ListFiles(cluster, topic, after))
+        assert isinstance(answer, Listed)
+        return answer.files
 
     async def close(self) -> None:
         self.worker.close()

@@ -40,6 +40,7 @@ async def cold_bench(
     await broker.start()
     try:
         broker.topics.create(TopicConfig("t"))
+        await broker.cold.check_owner()
         yield Bench(broker, clock)
     finally:
         await broker.close()

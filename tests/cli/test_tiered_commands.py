@@ -16,6 +16,7 @@ from commands import Ran, run
 from millstream.broker import cold_tier, column_copies
 from millstream.broker.broker import Broker
 from millstream.broker.cold_tier import ColdTier
+from millstream.model.topic import ColumnAttributes, TopicConfig, copy_attributes
 from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, Tiered, Tls
 from millstream.server.separate import SeparateRole
 from millstream.tiered.verification import ORPHAN_MS
@@ -73,7 +74,7 @@ async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     broker = SeparateRole(
         BrokerConfiguration(
             port=0, directory=str(tmp_path / "broker"), nameservers=(address,), tls=_OFF,
-            tiered=Tiered(url=f"file://{tmp_path}/objects"),
+            tiered=Tiered(url=f"file://{tmp_path}/objects", catalog=f"sqlite:///{tmp_path}/tables.db"),
         )
     )  # fmt: skip
     await broker.start()
@@ -118,13 +119,70 @@ async def test_a_topic_with_columns_is_copied_and_shown(servers: Servers, monkey
     wrong = await servers.run("topic", "update", "orders", "--columns", "id BIGINT, id INT")
     assert wrong.code == 1
     assert "MS-4045" in wrong.err
-    assert (await servers.run("topic", "update", "orders", "--columns", "id STRING")).code == 0
-    await copies.copy_due()
-    refused = await servers.run("tiered", "status", "broker-a", "-o", "table")
-    assert refused.code == 1
-    assert "the column id was BIGINT and is STRING now" in refused.out
     nothing = await servers.run("topic", "update", "orders")
     assert "Give --queues or --columns" in nothing.err
+
+
+async def test_verify_and_gc_look_at_the_files_of_tables(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_copies, "COPY_INTERVAL_S", 1e6)
+    words = ("topic", "create", "orders", "--queues", "1", "--columns", "id BIGINT")
+    assert (await servers.run(*words)).code == 0
+    assert (await servers.run("produce", "orders", '{"id": 1}')).code == 0
+    await servers.upload()
+    copies = servers.broker.columns
+    while await copies.copy_due():
+        pass
+    whole = await servers.run("tiered", "verify", "broker-a")
+    assert "2 of 2 objects" in whole.err
+    [key] = copies.map.present("orders")
+    path = servers.objects / key
+    orphan = path.with_name(path.name.replace("0-", "7-", 1))
+    orphan.write_bytes(path.read_bytes())
+    old_s = time.time() - ORPHAN_MS / 1000 - 60
+    for one in (path, orphan):
+        os.utime(one, (old_s, old_s))
+    [row] = await servers.rows("tiered", "gc", "broker-a", "--dry-run")
+    assert (row["object"], row["state"]) == (str(orphan.relative_to(servers.objects)), "found")
+    [row] = await servers.rows("tiered", "gc", "broker-a")
+    assert row["state"] == "deleted"
+    assert (path.exists(), orphan.exists()) == (True, False)
+    path.unlink()
+    damaged = await servers.run("tiered", "verify", "broker-a")
+    assert damaged.code == 1
+    assert key in damaged.out
+
+
+async def test_columns_that_the_files_do_not_fit_are_refused_before_anything_is_changed(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_copies, "COPY_INTERVAL_S", 1e6)
+    columns = "id BIGINT, price DECIMAL(10, 2)"
+    assert (await servers.run("topic", "create", "orders", "--queues", "1", "--columns", columns)).code == 0
+    await servers.broker.columns.copy_due()
+    for other, why, remedy in (
+        (
+            "id BIGINT, price STRING",
+            "the column price was DECIMAL(10, 2) and is STRING now",
+            "Declare price as DECIMAL",
+        ),
+        ("id BIGINT", "the column price is left out, which the files have", "Declare price as well"),
+    ):
+        refused = await servers.run("topic", "update", "orders", "--queues", "2", "--columns", other)
+        assert refused.code == 1
+        assert "MS-4045" in refused.err
+        assert why in refused.err
+        assert remedy in refused.err
+        topic = servers.broker.topics.find("orders")
+        assert topic is not None
+        assert (topic.queues, topic.column_copy) == (1, ColumnAttributes(columns, "json"))
+    assert (await servers.run("topic", "update", "orders", "--columns", f"{columns}, city STRING")).code == 0
+    # Tools that know nothing of types change it all the same: the copy goes on as it was, and says why.
+    attributes = copy_attributes(ColumnAttributes("id STRING", "json"))
+    servers.broker.topics.update(TopicConfig("orders", read_queues=1, write_queues=1, attributes=attributes))
+    await servers.broker.columns.copy_due()
+    shown = await servers.run("tiered", "status", "broker-a", "-o", "table")
+    assert shown.code == 1
+    assert "the column id was BIGINT and is STRING now" in shown.out
 
 
 async def test_a_broker_is_restored_to_a_new_directory_and_nowhere_else(servers: Servers, tmp_path: Path) -> None:

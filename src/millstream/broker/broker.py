@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from typing import Any, TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
+from millstream.broker.cold_owner import ColdOwner
 from millstream.broker.cold_tier import ColdTier, TieredOptions
+from millstream.broker.column_checks import ColumnChecks
 from millstream.broker.column_copies import ColumnCopies
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.delivery.pending_transactions import SavedTransactions
@@ -166,9 +169,17 @@ class Broker:
         self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
         self._state.pass_over(DELETION)
         self._deletions = TopicDeletions()
+        self.cold_owner = ColdOwner(
+            document(directory, "config/cold_owner.json"),
+            cluster=cluster,
+            broker=name,
+            place=f"{directory.absolute()} on {socket.gethostname()}",
+            clock=self.clock,
+        )
         self.cold = ColdTier(
             document(directory, "config/cold.json"),
             open_objects,
+            self.cold_owner,
             cluster=cluster,
             broker=name,
             clock=self.clock,
@@ -182,6 +193,7 @@ class Broker:
             clock=self.clock,
             keep_hours=self.options.tiered.keep_hours,
         )
+        self.column_checks = ColumnChecks(self.cold, self.columns, cluster=cluster, broker=name, clock=self.clock)
         self._state.add(
             self.topics.table,
             self._static.table,
@@ -192,6 +204,7 @@ class Broker:
             self._redriven.table,
             self._access.table,
             self.cold.table,
+            self.cold_owner.table,
             self.columns.table,
         )
         self.report_set: Callable[[], SetReport | None] = lambda: None
@@ -222,7 +235,7 @@ class Broker:
             note_directory(self.directory)
             if self.cold.is_enabled:
                 self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
-                self.columns.start(self.cold.map, self.topics, self._state_log, self.cold.delete_objects)
+                self.columns.start(self.cold.map, self.topics, self._state_log, self.cold)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from millstream.protocol.remoting.administration.cold_checks import (
 )
 from millstream.store.message_store import MessageStore
 from millstream.tiered.cold_map import ColdMap, ColdObject
-from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectNotFound, ObjectStore
+from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectInfo, ObjectNotFound, ObjectStore
 from millstream.tiered.verification import find_orphans, verify_object
 
 __all__ = ["MAX_STATUS_QUEUES", "VERIFIED_OBJECTS", "ColdChecks", "tiered_storage_off"]
@@ -96,14 +96,29 @@ class ColdChecks:
 
         Raises ObjectStoreDenied, ObjectStoreAway.
         """
-        found = await self._in_thread(lambda: list(islice(self._objects.list(prefix, after), MAX_DELETED_KEYS)))
+        found = await self.list(prefix, after)
         orphans = [*find_orphans(self._cold, found, kept_prefix, now_ms)]
         if deletes and orphans:
             keys = [one.key for one in orphans]
-            await self._in_thread(lambda: self._objects.delete(keys))
+            await self.delete(keys)
         following = found[-1].key if len(found) == MAX_DELETED_KEYS else ""
         told = [Orphan(one.key, one.size_bytes, one.modified_ms) for one in orphans]
         return Orphans(len(found), told, following)
+
+    async def list(self, prefix: str, after: str) -> Sequence[ObjectInfo]:
+        """The next objects below a prefix, at most MAX_DELETED_KEYS. Raises ObjectStoreDenied, ObjectStoreAway."""
+        return await self._in_thread(lambda: [*islice(self._objects.list(prefix, after), MAX_DELETED_KEYS)])
+
+    async def head(self, key: str) -> ObjectInfo | None:
+        """An object without its bytes; None where there is none. Raises ObjectStoreDenied, ObjectStoreAway."""
+        try:
+            return await self._in_thread(lambda: self._objects.head(key))
+        except ObjectNotFound:
+            return None
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete at most MAX_DELETED_KEYS objects. Raises ObjectStoreDenied, ObjectStoreAway."""
+        await self._in_thread(lambda: self._objects.delete(keys))
 
     def _verify(self, one: ColdObject) -> str:
         try:

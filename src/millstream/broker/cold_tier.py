@@ -18,6 +18,8 @@ from typing import Final
 
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
+from millstream.broker.cold_owner import ColdOwner
+from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -158,6 +160,7 @@ class ColdTier:
         self,
         saved: Snapshot,
         open_objects: Callable[[], ObjectStore] | None,
+        owner: ColdOwner,
         *,
         cluster: str,
         broker: str,
@@ -169,6 +172,7 @@ class ColdTier:
         """The saved form of the map."""
         self.map = ColdMap()
         self._open_objects = open_objects
+        self._owner = owner
         self._cluster = cluster
         self._broker = broker
         self._clock = clock
@@ -238,11 +242,16 @@ class ColdTier:
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        self._owner.start(self._objects, self._readers, state)
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
-            asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
-            asyncio.create_task(self._every(CLEAN_INTERVAL_S, self.clean), name="clean-cold"),
+            asyncio.create_task(
+                repeat_rounds(self.upload_due, UPLOAD_INTERVAL_S, _FAILURES, self._note_error), name="upload"
+            ),
+            asyncio.create_task(
+                repeat_rounds(self.clean, CLEAN_INTERVAL_S, _FAILURES, self._note_error), name="clean-cold"
+            ),
         ]
 
     async def close(self) -> None:
@@ -310,10 +319,15 @@ class ColdTier:
 
     # Going up
 
+    async def check_owner(self) -> None:
+        """Refuse to change objects of another broker of this one's name: PREFIX_TAKEN. Raises as `ColdOwner.check`."""
+        await self._owner.check()
+
     async def upload_due(self) -> bool:
         """Put the next stretch of the log up if it is time; whether more may be due at once."""
         loop = asyncio.get_running_loop()
         self._note_dropped()
+        await self.check_owner()
         begin = self._first_behind
         end = min(self._store.visible_log_offset, self._store.flushed_log_offset)
         if end - begin < self._options.stretch_bytes and (
@@ -422,6 +436,7 @@ class ColdTier:
 
     async def clean(self) -> bool:
         """Remove what is too old and delete what was removed before; whether more may be due at once."""
+        await self.check_owner()
         now_ms = self._clock.now_ms()
         keep_ms = {
             topic.name: now_ms - topic.time_to_live_ms
@@ -498,7 +513,9 @@ class ColdTier:
         return self.checks.status(self._topics, found.behind_bytes, found.last_error)
 
     async def collect(self, after: str, *, deletes: bool) -> Orphans:
-        """See `ColdChecks.collect`: of this broker's objects. Raises ObjectStoreDenied, ObjectStoreAway."""
+        """See `ColdChecks.collect`: of this broker's objects. Raises as that, and PREFIX_TAKEN."""
+        if deletes:
+            await self.check_owner()
         prefix = broker_prefix(self._cluster, self._broker)
         return await self.checks.collect(prefix, manifest_prefix(prefix), after, deletes, self._clock.now_ms())
 
@@ -510,26 +527,14 @@ class ColdTier:
             self._note_error(error)
             raise
 
-    def _note_error(self, error: MillstreamError) -> None:
+    def _note_error(self, error: MillstreamError, words: str = "") -> None:
+        if words:
+            _log.error("The cold tier failed and will try again: %s", words)
         self._last_error = str(error)
         self._errors += 1
 
     async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
-
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
-        failures, wait_s = 0, interval_s
-        while True:
-            await asyncio.sleep(wait_s)
-            try:
-                wait_s = 0.0 if await act() else interval_s
-                failures = 0
-            except MillstreamError as error:
-                if str(error) != self._last_error:
-                    _log.error("The cold tier failed and will try again: %s", error)
-                self._note_error(error)
-                wait_s = _FAILURES.wait_s(failures)
-                failures += 1
 
 
 def _pause() -> None:

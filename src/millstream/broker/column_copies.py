@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
+from millstream.broker.cold_rounds import explain_error, repeat_rounds, trace_error
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -100,6 +102,18 @@ class _Trouble:
     retry_ms: int
 
 
+class ObjectKeeper(Protocol):
+    """Who keeps the objects of the broker, the files among them."""
+
+    async def check_owner(self) -> None:
+        """Raise PREFIX_TAKEN where they are another broker's."""
+        ...
+
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete at most MAX_DELETED_KEYS of them."""
+        ...
+
+
 class ColumnCopies:
     """Started once its broker leads and its cold tier has started; a replica follows the rows."""
 
@@ -131,6 +145,8 @@ class ColumnCopies:
         self._looked_at: dict[str, tuple[int, ColumnAttributes]] = {}
         self._untold: dict[str, int] = {}
         """Topics whose tables may lack files, or have some that they should not, and how many are new."""
+        self._deleted_now: list[frozenset[str]] = []
+        """Keys of files that no row names and that are on their way out: none of them may be begun meanwhile."""
         self._tidied_ms = 0
         self._refusals = self._errors = 0
 
@@ -162,10 +178,10 @@ class ColumnCopies:
         cold: ColdMap,
         topics: TopicRegistry,
         state: StateLog,
-        delete_objects: Callable[[Sequence[str]], Awaitable[None]],
+        objects: ObjectKeeper,
     ) -> None:
         """Begin to copy and to clean. Nothing where there is nobody to do the work."""
-        self._cold, self._topics, self._state, self._delete_objects = cold, topics, state, delete_objects
+        self._cold, self._topics, self._state, self._objects = cold, topics, state, objects
         # What an earlier run, or an earlier master, did not get to tell its tables is told now.
         self._untold = dict.fromkeys({*self.map.files, *self.map.topics}, 0)
         self._tidied_ms = self._clock.now_ms()
@@ -173,8 +189,12 @@ class ColumnCopies:
             return
         self._work = self._make_work()
         self._tasks = [
-            asyncio.create_task(self._every(COPY_INTERVAL_S, self.copy_due), name="copy-columns"),
-            asyncio.create_task(self._every(CLEAN_INTERVAL_S, self.clean), name="clean-columns"),
+            asyncio.create_task(
+                repeat_rounds(self.copy_due, COPY_INTERVAL_S, _RETRY, self._note_round), name="copy-columns"
+            ),
+            asyncio.create_task(
+                repeat_rounds(self.clean, CLEAN_INTERVAL_S, _RETRY, self._note_round), name="clean-columns"
+            ),
         ]
 
     async def close(self) -> None:
@@ -187,10 +207,16 @@ class ColumnCopies:
         if work is not None:
             await work.close()
 
+    @property
+    def work(self) -> ColumnWork | None:
+        """Who does the work, while this broker leads; None where there is nobody."""
+        return self._work
+
     # Copying
 
     async def copy_due(self) -> bool:
         """Copy one file of each topic that has messages to copy, and tell tables; whether more may be due at once."""
+        await self._objects.check_owner()
         uploaded, is_more = self._cold.uploaded_log_offset, False
         for name in self._find_topics():
             if not self._may_try(self._troubles, name):
@@ -198,7 +224,7 @@ class ColumnCopies:
             try:
                 went_on = await self._copy_next(name, uploaded)
                 self._troubles.pop(name, None)
-            except MillstreamError as error:
+            except Exception as error:  # noqa: BLE001 - the edge of a topic's copy: the others go on
                 self._note(self._troubles, name, error)
                 continue
             is_more |= went_on
@@ -232,6 +258,8 @@ class ColumnCopies:
             return False
         prefix = data_prefix(self._cluster, name, self._broker)
         following = next_file(self._cold, name, prefix, self.map.copied_until(name))
+        if following is not None and any(following.key in keys for keys in self._deleted_now):
+            return False
         if following is None:
             self._looked_at[name] = uploaded, topic.column_copy
             return False
@@ -299,7 +327,7 @@ class ColumnCopies:
             self._table_troubles.pop(name, None)
         except BaseException as error:
             self._untold[name] = self._untold.get(name, 0) + told
-            if not isinstance(error, MillstreamError):
+            if not isinstance(error, Exception):
                 raise
             self._note(self._table_troubles, name, error)
 
@@ -315,6 +343,7 @@ class ColumnCopies:
 
     async def clean(self) -> bool:
         """Remove files that are too old, and delete those that were removed before; whether more may be due at once."""
+        await self._objects.check_owner()
         now_ms = self._clock.now_ms()
         keep_ms = {
             topic.name: now_ms - topic.time_to_live_ms
@@ -342,7 +371,7 @@ class ColumnCopies:
         ]
         for start in range(0, len(due), MAX_DELETED_KEYS):
             some = due[start : start + MAX_DELETED_KEYS]
-            await self._delete_objects([key for key, _ in some])
+            await self._objects.delete_objects([key for key, _ in some])
             # What was copied must not be copied again: the chunks may be there longer than the files.
             until = {one.topic: self.map.copied_until(one.topic) for _, one in some if one.topic in self.map.topics}
             topics: list[tuple[str, ColumnRow | None]] = [
@@ -357,8 +386,20 @@ class ColumnCopies:
                 self._untold.setdefault(name, 0)
                 try:
                     await self._work.tidy_table(self._cluster, name, before_ms)
-                except MillstreamError as error:
+                except Exception as error:  # noqa: BLE001 - the edge of a topic's table: the others go on
                     self._note(self._table_troubles, name, error)
+
+    @contextmanager
+    def without_copies_to(self, keys: Iterable[str]) -> Iterator[list[str]]:
+        """Those of the keys that no row names; within the block none of them is begun, so all may be deleted."""
+        known = {key for files in self.map.files.values() for key in files}
+        free = [key for key in keys if key not in known]
+        deleted = frozenset(free)
+        self._deleted_now.append(deleted)
+        try:
+            yield free
+        finally:
+            self._deleted_now.remove(deleted)
 
     def forget_topic(self, name: str) -> None:
         """The topic is deleted: its table and its files go, and a new topic of its name has none of them."""
@@ -419,25 +460,17 @@ class ColumnCopies:
             problem=words,
         )
 
-    def _note(self, troubles: dict[str, _Trouble], name: str, error: MillstreamError) -> None:
-        known = troubles.get(name)
+    def _note(self, troubles: dict[str, _Trouble], name: str, error: Exception) -> None:
+        known, explained = troubles.get(name), explain_error(error)
         failures = 1 if known is None else known.failures + 1
-        if known is None or known.words != str(error):
-            _log.error("The copy of the topic %s failed and will be tried again: %s", name, error)
+        if known is None or known.words != str(explained):
+            _log.error("The copy of the topic %s failed and will be tried again: %s", name, trace_error(error))
         wait_ms = int(_RETRY.wait_s(failures - 1) * _MS)
-        is_damage = error.name == "CHUNK_DAMAGED"
-        troubles[name] = _Trouble(failures, str(error), is_damage, self._clock.now_ms() + wait_ms)
+        is_damage = explained.name == "CHUNK_DAMAGED"
+        troubles[name] = _Trouble(failures, str(explained), is_damage, self._clock.now_ms() + wait_ms)
         self._errors += 1
 
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
-        failures, wait_s = 0, interval_s
-        while True:
-            await asyncio.sleep(wait_s)
-            try:
-                wait_s = 0.0 if await act() else interval_s
-                failures = 0
-            except MillstreamError as error:
-                _log.error("The copies of cold topics failed and will be tried again: %s", error)
-                self._errors += 1
-                wait_s = _RETRY.wait_s(failures)
-                failures += 1
+    def _note_round(self, _error: MillstreamError, words: str) -> None:
+        if words:
+            _log.error("The copies of cold topics failed and will be tried again: %s", words)
+        self._errors += 1

@@ -48,6 +48,7 @@ _LOST: Final = {
     "config/redriven.json": "dead letters that were sent again are listed anew",
     "config/request_modes.json": "consumers of groups that pop pull again",
     "config/cold.json": "messages that lie in the object store alone are not found",
+    "config/cold_owner.json": "its own objects in the object store are taken for those of another broker",
     "config/columns.json": "copies of cold topics are made anew, beside the files that are there",
     "config/access.json": "all users and policies are gone",
     "config/nameserver.json": "the keys that tools keep in the nameserver, as the order of queues, are gone",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.broker.cold_manifest import ColdManifest, decode_manifest
+from millstream.broker.cold_owner import encode_takeover
 from millstream.broker.data_directory import UNFINISHED_RESTORE
 from millstream.model.errors import StartRefused, StoreError
 from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
@@ -48,6 +49,7 @@ def restore_broker(
     cluster, name = _choose([*list_brokers(objects)], broker)
     key, manifest = _read_newest(objects, cluster, name)
     documents = {part: bytes(text) for part, text in manifest.documents.items()}
+    documents["config/cold_owner.json"] = encode_takeover(objects, cluster, name)
     seed = ReplicaSeed(manifest.seed, [], documents, [])
     try:
         files.make_directory(directory)

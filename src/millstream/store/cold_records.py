@@ -18,7 +18,8 @@ class ColdEntry(IndexEntry):
 
 
 class ColdRecords(Protocol):
-    """What lies elsewhere of all queues. But for `offset_at` no call waits: what is not at hand is fetched before."""
+    """What lies elsewhere of all queues. No call waits, for what is not at hand is fetched before, but for those that
+    are for threads."""
 
     def first_offset(self, topic: str, queue_id: int) -> int | None:
         """The first offset of the queue that lies elsewhere; None where nothing of it does."""
@@ -40,6 +41,17 @@ class ColdRecords(Protocol):
 
     def offset_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
         """The first offset stored at that time or later; None where all were before. For a thread: it waits."""
+        ...
+
+    def bound_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
+        """An offset before which all messages that lie elsewhere are from before that time; None where all are."""
+        ...
+
+    def find_record(self, log_offset: int) -> memoryview | None:
+        """The record that began at an offset of the log; None where none did, it is damaged, or its topic was deleted.
+
+        For a thread: it waits.
+        """
         ...
 
     def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int) -> Sequence[memoryview]:

@@ -43,6 +43,7 @@ __all__ = [
     "encode_chunk",
     "find_block",
     "find_keys",
+    "find_log_offset",
     "find_time",
     "footer_range",
     "pack_frame",
@@ -293,6 +294,13 @@ def find_block(part: ChunkPart, queue_offset: int) -> int | None:
 def find_time(part: ChunkPart, stored_ms: int) -> BlockInfo | None:
     """The first block with a message that was stored at that time or later; None where all were before."""
     return next((block for block in part.blocks if block.last_stored_ms >= stored_ms), None)
+
+
+def find_log_offset(part: ChunkPart, log_offset: int) -> BlockInfo | None:
+    """The one block of the part that may have the record of a log offset; None where none has."""
+    number = bisect_left(part.blocks, log_offset, key=lambda block: block.last_log_offset)
+    found = part.blocks[number] if number < len(part.blocks) else None
+    return found if found is not None and found.first_log_offset <= log_offset else None
 
 
 def pack_frame(content: bytes) -> bytes:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeGuard, TypeVar
 
 from millstream.model.errors import MillstreamError, StoreError
@@ -27,10 +28,11 @@ from millstream.tiered.chunk import (
     decode_key_table,
     find_block,
     find_keys,
+    find_log_offset,
     find_time,
 )
 from millstream.tiered.cold_losses import ColdLosses
-from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.cold_map import ColdObject, ColdRange
 from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectNotFound, ObjectStore, ObjectStoreAway
 from millstream.tiered.queue_records import places_of
@@ -45,6 +47,9 @@ CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 
 MAX_REFETCHES: Final = 3
 """How often what was damaged or missing is fetched once more before it is passed over."""
+
+SEARCHED_BLOCKS: Final = 64
+"""Blocks of an object that a search for a log offset reads at one time, of up to some 256 KiB each, unpacked."""
 
 _T = TypeVar("_T")
 
@@ -202,6 +207,49 @@ class ColdBlocks:
             records = self._block(topic, where.key, number, part, block).records
             found += records[record : record + 1]
         return found
+
+    def find_record(self, one: ColdObject, log_offset: int) -> memoryview | None:
+        """The record of that log offset, if a part that the object's row names has it, and it is whole.
+
+        Records of several queues lie between one another in the log, so each of them may have it in one block.
+        """
+        try:
+            footer = self._footer(one.key)
+        except (StoreError, ObjectNotFound) as error:
+            _check_loss(error)
+            return None
+        wanted = {(part.topic, part.queue_id) for part in one.parts}
+        parts = (part for part in footer.parts if (part.topic, part.queue_id) in wanted)
+        infos = [info for part in parts if (info := find_log_offset(part, log_offset)) is not None]
+        for start in range(0, len(infos), SEARCHED_BLOCKS):
+            some = infos[start : start + SEARCHED_BLOCKS]
+            try:
+                record = self._refetch(one.key, partial(self._record_among, one.key, some, log_offset))
+            except (StoreError, ObjectNotFound) as error:
+                _check_loss(error)
+                continue
+            if record is not None:
+                return record
+        return None
+
+    def _record_among(self, key: str, infos: list[BlockInfo], log_offset: int) -> memoryview | None:
+        ranges = [(info.position, info.position + info.size_bytes) for info in infos]
+        frames = self._count_damage(lambda: self._read(key, ranges))
+        damage: StoreError | None = None
+        for info, frame in zip(infos, frames, strict=True):
+            with self._decoding:
+                try:
+                    records = self._count_damage(partial(decode_block, key, info, frame))
+                except StoreError as error:
+                    # The record may be in another one.
+                    damage = error
+                    continue
+            for entry in _entries_of(records):
+                if entry.log_offset == log_offset:
+                    return entry.record
+        if damage is not None:
+            raise damage
+        return None
 
     def first_offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
         """Where the block begins that has the first message of the range stored at that time or later; None: none."""

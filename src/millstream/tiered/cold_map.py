@@ -202,6 +202,11 @@ class ColdMap:
         """All objects that readers find, each with the name of its row."""
         return ((name, one) for name, row in self.rows.items() for one in row.objects or ())
 
+    def objects_at(self, log_offset: int) -> list[ColdObject]:
+        """The objects in one of which a record is that began at an offset of the log, if it went up at all."""
+        rows = list(self.rows.values())
+        return [one for row in rows if row.log_begin <= log_offset < row.log_end for one in row.objects or ()]
+
     def find(self, topic: str, queue_id: int, queue_offset: int) -> ColdRange | None:
         """The range with that message, else the next one behind it; None where none follows."""
         ranges = self._queues.get((topic, queue_id), ())

@@ -22,7 +22,10 @@ MAX_SEARCHED_RANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ColdQueues:
-    """See `ColdRecords`. `fetch` and `offset_at` wait for the store: they are for threads of their own."""
+    """See `ColdRecords`. `fetch`, `offset_at`, `find_record` and `find_by_key` are for threads of their own.
+
+    They wait for the store, and raise as `ColdBlocks`.
+    """
 
     cold: ColdMap
     blocks: ColdBlocks
@@ -87,6 +90,19 @@ class ColdQueues:
         for where in self.cold.ranges(topic, queue_id):
             if where.last_stored_ms >= stored_ms:
                 return self._offset_within(topic, queue_id, where, stored_ms)
+        return None
+
+    def bound_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
+        """See `ColdRecords`: where the range begins that has the first one."""
+        ranges = self.cold.ranges(topic, queue_id)
+        return next((where.first_queue_offset for where in ranges if where.last_stored_ms >= stored_ms), None)
+
+    def find_record(self, log_offset: int) -> memoryview | None:
+        """See `ColdRecords`."""
+        for one in self.cold.objects_at(log_offset):
+            record = self.blocks.find_record(one, log_offset)
+            if record is not None:
+                return record
         return None
 
     def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int) -> Sequence[memoryview]:

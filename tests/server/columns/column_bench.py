@@ -55,6 +55,7 @@ class CopyBench:
             make_column_work=self._make_work,
         )
         await self.broker.start()
+        await self.broker.cold.check_owner()
         if self.broker.topics.find("t") is None:
             self.create()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import ColumnAttributes, MessageType, TopicConfig, check_attributes, copy_attributes
-from millstream.server.columns.declaration import check_change, parse_columns
+from millstream.server.columns.column_changes import check_change, read_fields
+from millstream.server.columns.declaration import parse_columns
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,7 @@ def test_columns_that_cannot_be_are_refused(columns: str, body_format: str, why:
     ],
 )
 def test_what_is_added_fits(old: str, new: str) -> None:
-    check_change(parse_columns(old, "json"), parse_columns(new, "json"))
+    check_change(read_fields(old), read_fields(new))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +63,33 @@ def test_what_is_added_fits(old: str, new: str) -> None:
 )
 def test_what_is_left_out_or_of_another_type_does_not_fit(old: str, new: str, why: str) -> None:
     with pytest.raises(MillstreamError, match=r".") as refused:
-        check_change(parse_columns(old, "json"), parse_columns(new, "json"))
+        check_change(read_fields(old), read_fields(new))
     assert why in refused.value.message
+
+
+@pytest.mark.process
+def test_a_change_is_judged_where_no_extra_is_installed() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('pyarrow', 'pyspark', 'pyiceberg')))\n"
+        "from millstream.server.columns.column_changes import check_change, read_fields\n"
+        "check_change(read_fields('a INT'), read_fields('a BIGINT'))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "was INT and is BIGINT now" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "remedy"),
+    [
+        ("a INT", "a BIGINT", "Declare a as INT again, and a column of another name as BIGINT"),
+        ("a ROW<x INT, y INT>", "a ROW<x INT>", "Declare a.y as well"),
+    ],
+)
+def test_a_refused_change_says_what_to_declare_instead(old: str, new: str, remedy: str) -> None:
+    with pytest.raises(MillstreamError, match=r".") as refused:
+        check_change(read_fields(old), read_fields(new))
+    assert remedy in str(refused.value)
 
 
 def test_columns_come_through_the_attributes_of_a_topic_without_commas_and_spaces() -> None:

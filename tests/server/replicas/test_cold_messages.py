@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from itertools import pairwise
@@ -78,6 +79,19 @@ async def let_go(replicated: ReplicatedBroker) -> None:
     await replicated.broker.keep_followed()
 
 
+def claims(objects: FaultyObjects) -> list[str]:
+    return [key for key in objects.objects if key.startswith("ms1-owners/")]
+
+
+async def claim(replicated: ReplicatedBroker, objects: FaultyObjects) -> None:
+    """Claim the name, which waits until the replicas have the token."""
+    owner = replicated.broker.cold_owner
+    while owner._checked_s is None:
+        await owner.check()
+        await asyncio.sleep(0)
+    assert len(claims(objects)) == 1
+
+
 async def give_up(found: LocalSet, name: str, successor: str) -> None:
     await found.stop(name)
     await eventually(lambda: found[successor].role is ReplicaRole.MASTER)
@@ -118,6 +132,25 @@ async def test_replicas_keep_their_log_until_they_know_that_it_went_up(
     assert await found.bodies() == [*BODIES, b"tail"]
 
 
+async def test_a_set_has_one_claim_whoever_is_its_master(
+    replica_set: LocalSet, objects: FaultyObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replica_set
+    await found.start("a", "b")
+    await fill(found)
+    with monkeypatch.context() as patched:
+        # What a failover may take back must not become a claim, which would be a stranger's then.
+        patched.setattr(found["a"].store, "confirm", lambda _: None)
+        await found["a"].broker.cold.check_owner()
+        assert claims(objects) == []
+    found["a"].store.confirm(found["a"].log.end)
+    await claim(found["a"], objects)
+    await give_up(found, "a", "b")
+    await upload(found["b"])
+    assert len(claims(objects)) == 1
+    assert found["b"].broker.cold.map.uploaded_log_offset > 0
+
+
 async def test_the_log_is_kept_until_the_replicas_have_the_row(
     replica_set: LocalSet, objects: FaultyObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +178,7 @@ async def test_a_failover_within_an_upload_leaves_neither_a_hole_nor_a_double(
     found["b"].broker.cold._options = found["a"].broker.cold._options
     found["a"].store.flush()
     await found["a"].broker.cold.upload_due()
+    await claim(found["a"], objects)
     objects.plan.extend([ObjectFault.AFTER, ObjectFault.DENIED])
     with pytest.raises(MillstreamError, match="refuses"):
         await found["a"].broker.cold.upload_due()

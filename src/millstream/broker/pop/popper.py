@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from millstream.broker.queues.fifo import FifoLedger
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.long_polling import EVERY_QUEUE, MIN_ALARM_S, LongPolls
 from millstream.broker.queues.offsets import OffsetTable
-from millstream.broker.queues.reader import Reader, check_readable
+from millstream.broker.queues.reader import AWAY_PAUSE_S, Reader, check_readable
 from millstream.broker.queues.retry_lines import restore_topic, retry_line, stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.model.clock import Clock
@@ -41,7 +42,8 @@ MAX_INVISIBLE_MS = 12 * 3600 * 1000
 _log = logging.getLogger(__name__)
 
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
-_LITE, _PRIORITY, _LAST = MessageType.LITE, MessageType.PRIORITY, FirstPosition.LAST
+_LITE, _PRIORITY = MessageType.LITE, MessageType.PRIORITY
+_LAST, _TIME = FirstPosition.LAST, FirstPosition.TIME
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class Popper:
         if topic.message_type is _LITE:
             check_readable(topic, None)
             return await self.lite.pop(request)
+        if self.reader.store.cold is not None and not await self._begin_at_a_time(request, topic):
+            return []
         if topic.holds_batches:
             await self._prepare(request, topic)
         taken = await pop_until_deadline(self, request)
@@ -274,18 +278,19 @@ class Popper:
             key = (request.group, request.topic)
             self._turns[key] = self._turns.get(key, 0) + 1
 
-    def _open(self, request: PopRequest, group: GroupConfig, queue_id: int) -> Ledger:
+    def _open(self, request: PopRequest, group: GroupConfig, queue_id: int, first_offset: int | None = None) -> Ledger:
+        """The ledger of a queue; where there is none the group begins at that offset, None: as its settings say."""
         ledger = self.offsets.ledger(request.group, request.topic, queue_id)
         min_offset = self.reader.store.min_offset(request.topic, queue_id)
         fifo = keeps_order(request, group)
         if ledger is None:
             has_position = self.offsets.committed_offset(request.group, request.topic, queue_id) is not None
+            if has_position:
+                first_offset = min_offset
+            elif first_offset is None:
+                first_offset = self.reader.first_offset(group, request.topic, queue_id)
             ledger = self.offsets.open_ledger(
-                request.group,
-                request.topic,
-                queue_id,
-                fifo=fifo,
-                first_offset=min_offset if has_position else self.reader.first_offset(group, request.topic, queue_id),
+                request.group, request.topic, queue_id, fifo=fifo, first_offset=first_offset
             )
             # A group or topic of that name may have been deleted: its handles mean nothing to this ledger.
             ledger.floor_ms = self.clock.now_ms() - 1
@@ -339,6 +344,29 @@ class Popper:
                     raise
                 # Reading needs no room; maintenance writes it as soon as there is some.
                 _log.warning("Where the group %s begins is in memory alone for now: %s", request.group, error)
+
+    async def _begin_at_a_time(self, request: PopRequest, topic: TopicConfig) -> bool:
+        """Open the queues of a group that begins at a time, which only the object store may know; False, after a pause,
+        where that does not answer for now: then the group must not begin elsewhere."""
+        group = self.groups.find(request.group)
+        if group is None or not group.enabled or group.first_position is not _TIME or is_light_queue(topic.name):
+            return True
+        for queue_id in range(topic.read_queues):
+            if request.queue_id in (None, queue_id) and not self._has_begun(request, queue_id):
+                try:
+                    offset = await self.reader.find_first_offset(group, topic.name, queue_id)
+                except MillstreamError as error:
+                    _log.warning("Where the group %s begins in %s is not known yet: %s", group.name, topic.name, error)
+                    await asyncio.sleep(min(AWAY_PAUSE_S, request.wait_ms / 1000))
+                    return False
+                # Another pop may have begun meanwhile, or the group is another one by now.
+                if self.groups.find(group.name) is group and not self._has_begun(request, queue_id):
+                    self._open(request, group, queue_id, offset)
+        return True
+
+    def _has_begun(self, request: PopRequest, queue_id: int) -> bool:
+        place = request.group, request.topic, queue_id
+        return self.offsets.ledger(*place) is not None or self.offsets.committed_offset(*place) is not None
 
     def arm(self, request: PopRequest) -> None:
         """Have those who wait woken when a delivery of these queues becomes visible again."""

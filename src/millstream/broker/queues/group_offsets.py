@@ -95,12 +95,23 @@ class GroupOffsets:
         Deliveries in flight are discarded: their handles are invalid, their messages come again if they lie behind the
         new place. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET: then nothing was changed.
         """
-        config = self.groups.get(request.group)
+        queues = self.queues_of(request)
+        return self.move(request, {one: self.find(request.topic, one, request.point, request.value) for one in queues})
+
+    def queues_of(self, request: ResetRequest) -> list[int]:
+        """The queues that a reset is about. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND."""
+        self.groups.get(request.group)
         everywhere = range(self.topics.get(request.topic).read_queues)
-        queues = everywhere if request.queue_id is None else [request.queue_id]
-        targets = [self.find(request.topic, queue_id, request.point, request.value) for queue_id in queues]
+        queues = [*everywhere] if request.queue_id is None else [request.queue_id]
+        for queue_id in queues:
+            self._check_readable(request.topic, queue_id)
+        return queues
+
+    def move(self, request: ResetRequest, targets: Mapping[int, int]) -> list[QueueReset]:
+        """As `reset`, to these offsets by queue, wherever the request says. Raises GROUP_NOT_FOUND."""
+        config = self.groups.get(request.group)
         done = []
-        for queue_id, target in zip(queues, targets, strict=True):
+        for queue_id, target in targets.items():
             before = self._progress(config, request.topic, queue_id)
             ledger = self.offsets.ledger(request.group, request.topic, queue_id)
             discarded = 0 if ledger is None else len(ledger.in_flight)
@@ -115,10 +126,7 @@ class GroupOffsets:
 
     def find(self, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
         """The offset of a place. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET (outside of the queue)."""
-        count = self.topics.get(topic).read_queues
-        if not 0 <= queue_id < count:
-            words = f"The topic {topic!r} has {count} readable queues; {queue_id} is none of them."
-            raise NameRefused("QUEUE_NOT_FOUND", words)
+        self._check_readable(topic, queue_id)
         store = self.reader.store
         first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         match point:
@@ -132,6 +140,12 @@ class GroupOffsets:
                 if not first <= value <= last:
                     raise outside(topic, QueueRange(queue_id, first, last, 0), value)
                 return value
+
+    def _check_readable(self, topic: str, queue_id: int) -> None:
+        count = self.topics.get(topic).read_queues
+        if not 0 <= queue_id < count:
+            words = f"The topic {topic!r} has {count} readable queues; {queue_id} is none of them."
+            raise NameRefused("QUEUE_NOT_FOUND", words)
 
     def _progress(self, group: GroupConfig, topic: str, queue_id: int) -> QueueProgress:
         store = self.reader.store

@@ -30,7 +30,16 @@ from millstream.store.light_queue import LightEntry
 from millstream.store.message_store import MessageStore
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
-__all__ = ["MAX_PREPARED_BATCHES", "MAX_SCANNED_ENTRIES", "Queues", "Reader", "check_readable", "outside"]
+__all__ = [
+    "AWAY_PAUSE_S",
+    "MAX_PREPARED_BATCHES",
+    "MAX_SCANNED_ENTRIES",
+    "Queues",
+    "Reader",
+    "check_readable",
+    "find_time",
+    "outside",
+]
 
 
 def outside(topic: str, held: QueueRange, queue_offset: int) -> ConsumeRefused:
@@ -61,6 +70,11 @@ class Queues:
         """The first offset stored at or after the time; `upper`: the last one stored at or before it."""
         self.check(topic, queue_id)
         return self.store.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+
+    async def find_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """As `offset_by_time`, with messages that lie in the object store. Raises what that raises."""
+        self.check(topic, queue_id)
+        return await find_time(self.store, topic, queue_id, timestamp_ms, upper)
 
     def first_stored_ms(self, topic: str, queue_id: int) -> int | None:
         """When the first readable message of the queue was stored; None where there is none."""
@@ -106,6 +120,11 @@ class Queues:
         record = self.store.record_at(log_offset)
         return None if record is None or is_private_topic(outline_record(record).topic) else record
 
+    async def find_cold_record(self, log_offset: int) -> memoryview | None:
+        """The record that began at an offset of the log, from the object store. Raises what that raises."""
+        cold = self.store.cold
+        return None if cold is None else await asyncio.to_thread(cold.find_record, log_offset)
+
     def check(self, topic: str, queue_id: int) -> None:
         """Refuse a queue that the topic does not have."""
         queues = self.topics.get(topic).queues
@@ -128,6 +147,19 @@ class Queues:
             store.max_offset(topic, queue_id),
             store.last_store_timestamp_ms(topic, queue_id),
         )
+
+
+async def find_time(store: MessageStore, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+    """The first offset stored at or after the time, on the disk or in the object store; `upper`: the last one stored
+    at or before it. Raises what the object store raises."""
+    here = store.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+    if store.cold is None or here > store.disk_offset(topic, queue_id):
+        # The disk has a message from before that time, so none in the object store is nearer.
+        return here
+    there = await asyncio.to_thread(store.cold.offset_at, topic, queue_id, timestamp_ms + upper)
+    if there is None or there > here:
+        return here
+    return max(there - 1, store.min_offset(topic, queue_id)) if upper else there
 
 
 _log = logging.getLogger(__name__)
@@ -296,15 +328,28 @@ class Reader:
             batch = self.batch(topic, queue_id, found[0]) if found else None
         return batch.message(entry.queue_offset) if batch is not None else None
 
+    async def find_first_offset(self, group: GroupConfig, topic: str, queue_id: int) -> int:
+        """As `first_offset`, to the message also in the object store. Raises what that raises."""
+        if group.first_position is FirstPosition.TIME:
+            return await find_time(self.store, topic, queue_id, group.first_time_ms)
+        return self.first_offset(group, topic, queue_id)
+
     def first_offset(self, group: GroupConfig, topic: str, queue_id: int) -> int:
-        """Where the group begins in a queue that it has no position in, as its settings say."""
+        """Where the group begins in a queue that it has no position in, as its settings say.
+
+        Of what lies in the object store at a time it is where the object begins, at the latest.
+        """
         match group.first_position:
             case FirstPosition.FIRST:
                 return self.store.min_offset(topic, queue_id)
             case FirstPosition.LAST:
                 return self.store.max_offset(topic, queue_id)
             case FirstPosition.TIME:
-                return self.store.offset_by_time(topic, queue_id, group.first_time_ms)
+                here = self.store.offset_by_time(topic, queue_id, group.first_time_ms)
+                if self.store.cold is None or here > self.store.disk_offset(topic, queue_id):
+                    return here
+                there = self.store.cold.bound_at(topic, queue_id, group.first_time_ms)
+                return here if there is None else min(here, there)
 
     def message_at(self, topic: str, queue_id: int, queue_offset: int) -> StoredMessage | None:
         """The message at an offset; None if it is damaged or the queue no longer has it."""

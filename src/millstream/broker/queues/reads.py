@@ -65,8 +65,8 @@ class QueueReads(Protocol):
         """Records of the topic with the key or unique key, stored in that time, newest first."""
         ...
 
-    def record_at(self, log_offset: int) -> bytes | memoryview | None:
-        """The record that begins at an offset of the log."""
+    def find_record(self, log_offset: int) -> Soon[bytes | memoryview | None]:
+        """The record that begins at an offset of the log, or began there and lies in the object store now."""
         ...
 
     def ranges(self, topic: str, *, physical: bool = False) -> Soon[list[QueueRange]]:
@@ -145,9 +145,12 @@ class ReplicaQueues:
         self._check(topic, physical=False)
         return await self.queues.find_by_key(topic, key, begin_ms, end_ms, max_results)
 
-    def record_at(self, log_offset: int) -> bytes | memoryview | None:
+    def find_record(self, log_offset: int) -> Soon[bytes | memoryview | None]:
         """As at a master."""
-        return self.queues.record_at(log_offset)
+        record = self.queues.record_at(log_offset)
+        if record is not None or self.queues.store.cold is None:
+            return record
+        return self.queues.find_cold_record(log_offset)
 
     def ranges(self, topic: str, *, physical: bool = False) -> list[QueueRange]:
         """As at a master."""
@@ -161,9 +164,11 @@ class ReplicaQueues:
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False, *, physical: bool = False
-    ) -> int:
+    ) -> Soon[int]:
         """As at a master."""
         self._check(topic, physical)
+        if self.queues.store.cold is not None:
+            return self.queues.find_time(topic, queue_id, timestamp_ms, upper)
         return self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
 
     def first_stored_ms(self, topic: str, queue_id: int, *, physical: bool = False) -> int | None:

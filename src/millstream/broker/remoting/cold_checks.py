@@ -25,13 +25,24 @@ class ColdCheckHandlers:
         return command.response(body=encode_body(found))
 
     async def verify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """A few objects for each request."""
-        call = VerificationQuery.decode(command.ext)
-        return command.response(body=encode_body(await self._cold.checks.verify(call.after, max(call.step, 1))))
+        """A few objects for each request: first those with messages, then those of copies."""
+        call, copies = VerificationQuery.decode(command.ext), self._broker.column_checks
+        cold, step = self._cold, max(call.step, 1)
+        if copies.is_position(call.after):
+            return command.response(body=encode_body(await copies.verify(call.after, step)))
+        found = await cold.checks.verify(call.after, step)
+        found.after = found.after or copies.first_position()
+        return command.response(body=encode_body(found))
 
     async def collect(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        call = OrphanQuery.decode(command.ext)
-        return command.response(body=encode_body(await self._cold.collect(call.after, deletes=call.deletes)))
+        """Of a thousand objects for each request: first those with messages, then those of copies."""
+        call, copies = OrphanQuery.decode(command.ext), self._broker.column_checks
+        cold = self._cold
+        if copies.is_position(call.after):
+            return command.response(body=encode_body(await copies.collect(call.after, deletes=call.deletes)))
+        found = await cold.collect(call.after, deletes=call.deletes)
+        found.after = found.after or copies.first_position()
+        return command.response(body=encode_body(found))
 
     @property
     def _cold(self) -> ColdTier:

@@ -10,6 +10,7 @@ from typing import Final
 from millstream.broker.broker import SuggestReader
 from millstream.broker.queues.reads import QueueReads, Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.offsets import answer_soon
 from millstream.broker.remoting.pull_runs import PullRunAnswers
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError
@@ -194,10 +195,14 @@ class SearchHandlers:
         }
         return command.response(ext=found, body_parts=tuple(records))
 
-    def by_offset(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    def by_offset(self, command: RemotingCommand, _connection: Connection) -> Soon[RemotingCommand]:
         """The record at a log offset."""
         log_offset = LogOffset.decode(command.ext).log_offset
-        record = self._queues.record_at(log_offset)
-        if record is None:
-            return command.response(ResponseCode.SYSTEM_ERROR, remark=f"No message begins at log offset {log_offset}.")
-        return command.response(body_parts=(record,))
+
+        def answer(record: bytes | memoryview | None) -> RemotingCommand:
+            if record is None:
+                words = f"No message begins at log offset {log_offset}."
+                return command.response(ResponseCode.SYSTEM_ERROR, remark=words)
+            return command.response(body_parts=(record,))
+
+        return answer_soon(self._queues.find_record(log_offset), answer)

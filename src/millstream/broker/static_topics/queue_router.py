@@ -18,7 +18,7 @@ from millstream.broker.queues.reads import Soon
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
-from millstream.model.group import FirstPosition
+from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.operations import (
     PullRequest,
@@ -134,6 +134,13 @@ class QueueRouter:
         """
         return self.queues.record_at(log_offset)
 
+    def find_record(self, log_offset: int) -> Soon[bytes | memoryview | None]:
+        """As `record_at`, also in the object store. Raises what that raises."""
+        record = self.queues.record_at(log_offset)
+        if record is not None or self.queues.store.cold is None:
+            return record
+        return self.queues.find_cold_record(log_offset)
+
     @property
     def visible_log_offset(self) -> int:
         """Up to where in the log messages are shown."""
@@ -206,20 +213,8 @@ class QueueRouter:
         if self._is_logic(topic, physical):
             return self.logic.reader.offset_by_time(topic, queue_id, timestamp_ms, upper)
         if self.queues.store.cold is not None:
-            return self._cold_offset_by_time(topic, queue_id, timestamp_ms, upper)
+            return self.queues.find_time(topic, queue_id, timestamp_ms, upper)
         return self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
-
-    async def _cold_offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
-        """As `offset_by_time` where older messages may lie in the object store. Raises what that raises."""
-        store = self.queues.store
-        here = self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
-        if store.cold is None or here > store.disk_offset(topic, queue_id):
-            # The disk has a message from before that time, so none in the object store is nearer.
-            return here
-        there = await asyncio.to_thread(store.cold.offset_at, topic, queue_id, timestamp_ms + upper)
-        if there is None or there > here:
-            return here
-        return max(there - 1, store.min_offset(topic, queue_id)) if upper else there
 
     def first_stored_ms(self, topic: str, queue_id: int, *, physical: bool = False) -> Soon[int | None]:
         """When the first readable message of the queue was stored; None where there is none."""
@@ -233,7 +228,7 @@ class QueueRouter:
             return self.logic.group_offsets.find(topic, queue_id, point, value)
         if point is QueuePoint.TIME and self.queues.store.cold is not None:
             self.group_offsets.find(topic, queue_id, QueuePoint.FIRST)
-            return self._cold_offset_by_time(topic, queue_id, value, upper=False)
+            return self.queues.find_time(topic, queue_id, value)
         return self.group_offsets.find(topic, queue_id, point, value)
 
     # Offsets of groups
@@ -256,11 +251,21 @@ class QueueRouter:
         offset = self.offsets.committed_offset(group, topic, queue_id)
         return self._first(group, topic, queue_id) if offset is None else offset
 
-    def _first(self, group: str, topic: str, queue_id: int) -> int | None:
+    async def _find_first(self, group: GroupConfig, topic: str, queue_id: int) -> int:
+        offset = await self.group_offsets.reader.find_first_offset(group, topic, queue_id)
+        # Another consumer of the group may have begun meanwhile.
+        begun = self.offsets.committed_offset(group.name, topic, queue_id)
+        if begun is None:
+            self._commit(group.name, topic, queue_id, offset)
+        return offset if begun is None else begun
+
+    def _first(self, group: str, topic: str, queue_id: int) -> Soon[int | None]:
         is_retry = topic == RETRY_PREFIX + group
         config = None if is_retry else self.groups.find(group)
         if config is not None and config.first_position is not FirstPosition.FIRST:
             self.queues.check(topic, queue_id)
+            if config.first_position is FirstPosition.TIME and self.queues.store.cold is not None:
+                return self._find_first(config, topic, queue_id)
             offset = self.group_offsets.reader.first_offset(config, topic, queue_id)
             self._commit(group, topic, queue_id, offset)
             return offset
@@ -322,7 +327,17 @@ class QueueRouter:
         """
         if self._is_logic(request.topic, physical):
             return self.logic.reset(request)
+        if request.point is QueuePoint.TIME and self.queues.store.cold is not None:
+            return self._reset_to_time(request)
         return self.group_offsets.reset(request)
+
+    async def _reset_to_time(self, request: ResetRequest) -> list[QueueReset]:
+        """As `reset` where older messages may lie in the object store, which is asked before anything is changed."""
+        queues = self.group_offsets.queues_of(request)
+        found = await asyncio.gather(
+            *(self.queues.find_time(request.topic, queue_id, request.value) for queue_id in queues)
+        )
+        return self.group_offsets.move(request, dict(zip(queues, found, strict=True)))
 
     def own_progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
         """How far the group is in each readable own queue of the topic, or of all topics that it has an offset in.

@@ -105,7 +105,7 @@ class OwnSegment:
 
     async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
         """See `Segment`."""
-        return self.queues.offset_by_time(self.topic, self.queue_id, timestamp_ms, upper)
+        return await self.queues.find_time(self.topic, self.queue_id, timestamp_ms, upper)
 
     async def first_stored_ms(self) -> int | None:
         """See `Segment`."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -18,7 +18,7 @@ from millstream.cli.servers.tiered import copy_words
 from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_operations import ClusterOperations
 from millstream.client.routes import mappings_of
-from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.errors import AccessRefused, MillstreamError, NameRefused
 from millstream.model.topic import (
     MAX_QUEUES,
     ColumnAttributes,
@@ -31,6 +31,9 @@ from millstream.protocol.remoting.administration.cold_checks import ColumnStatus
 from millstream.protocol.remoting.administration.static_topics import leaders
 
 __all__ = ["CopyFormat", "TopicType", "create", "delete", "describe", "list_topics", "remap", "update"]
+
+_NO_COPIES: Final = frozenset(("TIERED_STORAGE_OFF", "REQUEST_NOT_SUPPORTED"))
+"""What brokers answer that have no copies: those without an object store, and RocketMQ's."""
 
 
 class TopicType(Enum):
@@ -151,12 +154,16 @@ def update(
     changed: dict[str, Value] = {"topic": name}
     done: list[str] = []
     with cluster(common) as client:
+        declared = None if columns is None else _read_columns(columns, body_format)
+        if declared is not None:
+            # Before anything is changed, and of all brokers: none is to have the columns that another one refuses.
+            _check_change(client, name, declared)
         if queues is not None:
             client.add_queues(name, queues)
             changed["queues"] = queues
             done.append(f"has {queues} queues")
-        if columns is not None:
-            client.declare_columns(name, _read_columns(columns, body_format))
+        if declared is not None:
+            client.declare_columns(name, declared)
             changed["columns"] = columns
             done.append(f"is copied as {columns}")
     Printer(common.output).record(changed, sentence=f"topic {name} {' and '.join(done)}")
@@ -170,6 +177,26 @@ def _read_columns(columns: str, body_format: CopyFormat) -> ColumnAttributes:
 
         parse_columns(columns, body_format.value).decoder()
     return ColumnAttributes(columns, body_format.value)
+
+
+def _check_change(client: BlockingClient, topic: str, declared: ColumnAttributes) -> None:
+    """Refuse columns that the files of some broker do not fit, as the copy does later: COLUMNS_REFUSED."""
+    # Not above: it has the parser of SQL, for which no other command about topics should wait.
+    from millstream.server.columns.column_changes import check_change, read_fields
+
+    new = read_fields(declared.columns)
+    for broker in sorted(one.broker_name for one in client.route(topic).broker_datas):
+        try:
+            status = client.run(ClusterOperations(client.conversations).cold_status(broker))
+        except (NameRefused, AccessRefused):
+            # A broker without a master is none to change; who may not ask hears of it by the copy's status.
+            continue
+        except MillstreamError as error:
+            if error.name not in _NO_COPIES:
+                raise
+            continue
+        for accepted in (one.columns for one in status.copies if one.topic == topic and one.columns):
+            check_change(read_fields(accepted), new)
 
 
 def remap(name: str, *, brokers: str, common: CommonOptions = CommonOptions()) -> int:

@@ -86,7 +86,8 @@ def verify(
 ) -> int:
     """Have a broker read its objects and check every byte of them against its rows.
 
-    The exit code is 1 where an object is damaged or missing.
+    Of copies as tables it checks whether the Parquet files that a table names are there, and how long they are. The
+    exit code is 1 where an object is damaged or missing.
 
     Parameters
     ----------
@@ -100,7 +101,8 @@ def verify(
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterOperations(client.conversations)
         place = client.run(cluster.find_broker(name))
-        there = client.run(cluster.cold_status(name)).objects
+        status = client.run(cluster.cold_status(name))
+        there = status.objects + sum(copy.files for copy in status.copies)
         step = max(1, there // sample) if sample else 1
         after, is_first = "", True
         while after or is_first:
@@ -122,7 +124,8 @@ def gc(
 ) -> int:
     """Delete objects of a broker that belong to no message, and that are older than 24 hours.
 
-    Such are left where an upload was cut off and the row that told of it was lost, as by a restore.
+    Such are left where an upload was cut off and the row that told of it was lost, as by a restore. Parquet files of
+    copies go where no snapshot of their table names them either.
 
     Parameters
     ----------

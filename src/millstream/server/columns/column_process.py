@@ -20,12 +20,14 @@ from millstream.server.columns.orders import (
     DropTable,
     KeepTable,
     Kept,
+    Listed,
+    ListFiles,
     Order,
     OrderRefused,
     TidyTable,
     WorkerOptions,
 )
-from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableRequest, TableState
+from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableFiles, TableRequest, TableState
 
 __all__ = ["ColumnProcess"]
 
@@ -79,6 +81,12 @@ class ColumnProcess:
     async def tidy_table(self, cluster: str, topic: str, before_ms: int) -> int:
         """See `ColumnWork`."""
         return getattr(await self._order(TidyTable(cluster, topic, before_ms)), "count", 0)
+
+    async def list_files(self, cluster: str, topic: str, after: str) -> TableFiles:
+        """See `ColumnWork`."""
+        answer = await self._order(ListFiles(cluster, topic, after))
+        assert isinstance(answer, Listed)
+        return answer.files
 
     async def close(self) -> None:
         """End the process, with what it has under way."""

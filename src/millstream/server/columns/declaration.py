@@ -1,4 +1,4 @@
-"""The columns that a topic declares for its copy: read, checked, and compared with those that its files have."""
+"""The columns that a topic declares for its copy: read, checked, and as Arrow has them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from millstream.model.errors import MillstreamError
-from millstream.streams.errors import JobError, SqlError
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.server.columns.column_changes import ColumnFields, columns_refused, read_fields
+from millstream.streams.errors import JobError
+from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.source.formats.body_format import BodyColumn, BodyFormat, checked_format
 from millstream.streams.spark.source.formats.keyed_rows import BodyDecoder, body_decoder
-from millstream.streams.sql.parser.grammar import cursor_of
-from millstream.streams.sql.parser.type_parser import parse_type
-from millstream.streams.sql.syntax.script import Script
 
-__all__ = ["MESSAGE_COLUMNS", "CopyColumns", "check_change", "columns_refused", "parse_columns"]
+__all__ = ["MESSAGE_COLUMNS", "CopyColumns", "parse_columns"]
 
 MAX_COLUMNS: Final = 1000
 """Columns that a topic declares at most."""
@@ -48,7 +45,7 @@ _UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTE
 class CopyColumns:
     """Columns by name and type, and the format of the bodies that have them."""
 
-    fields: tuple[tuple[str, DataType], ...]
+    fields: ColumnFields
     body_format: str
 
     @property
@@ -74,10 +71,7 @@ def parse_columns(text: str, body_format: str) -> CopyColumns:
 
     NOT NULL has no effect. Raises COLUMNS_REFUSED.
     """
-    try:
-        fields = _read_fields(text)
-    except SqlError as error:
-        raise columns_refused(f"{text[:200]!r}: {error.message}") from None
+    fields = read_fields(text)
     names = [name.lower() for name, _ in fields]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -91,49 +85,4 @@ def parse_columns(text: str, body_format: str) -> CopyColumns:
     for name, data_type in fields:
         if data_type.holds(*_UNKNOWN_TO_TABLES):
             raise columns_refused(f"{name} is {data_type}, which tables do not have")
-    return CopyColumns(tuple(fields), body_format)
-
-
-def check_change(old: CopyColumns, new: CopyColumns) -> None:
-    """Refuse columns that files with the old ones do not fit: COLUMNS_REFUSED.
-
-    What is added fits, also within a ROW. What is left out, and a type that is another one, does not.
-    """
-    columns = dict(new.fields)
-    for name, data_type in old.fields:
-        if name not in columns:
-            raise columns_refused(f"the column {name} is left out, which the files have")
-        _check_type(name, data_type, columns[name])
-
-
-def columns_refused(why: str) -> MillstreamError:
-    """The refusal of a declaration."""
-    return MillstreamError("COLUMNS_REFUSED", f"The declared columns cannot be copied: {why}.")
-
-
-def _read_fields(text: str) -> list[tuple[str, DataType]]:
-    cursor = cursor_of(Script(text))
-    fields: list[tuple[str, DataType]] = []
-    while True:
-        name = cursor.name("a column's name").text
-        fields.append((name, parse_type(cursor)))
-        if not cursor.take_symbol(","):
-            break
-    if not cursor.at_end:
-        raise cursor.expected_error("a comma or the end")
-    return fields
-
-
-def _check_type(path: str, old: DataType, new: DataType) -> None:
-    same = old.kind is new.kind and len(old.elements) == len(new.elements)
-    if same and old.kind is TypeKind.DECIMAL:
-        same = arrow_type(old) == arrow_type(new)
-    if not same:
-        raise columns_refused(f"the column {path} was {old} and is {new} now")
-    for before, now in zip(old.elements, new.elements, strict=True):
-        _check_type(f"{path}[]", before, now)
-    fields = {one.name: one.type for one in new.fields}
-    for field in old.fields:
-        if field.name not in fields:
-            raise columns_refused(f"the field {path}.{field.name} is left out, which the files have")
-        _check_type(f"{path}.{field.name}", field.type, fields[field.name])
+    return CopyColumns(fields, body_format)

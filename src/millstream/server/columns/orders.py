@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MillstreamError
-from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableRequest, TableState
+from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableFiles, TableRequest, TableState
 
 __all__ = [
     "ANSWERS",
@@ -21,6 +21,8 @@ __all__ = [
     "DropTable",
     "KeepTable",
     "Kept",
+    "ListFiles",
+    "Listed",
     "Order",
     "OrderRefused",
     "TidyTable",
@@ -75,7 +77,15 @@ class TidyTable(msgspec.Struct, frozen=True, tag="tidy"):
     before_ms: int
 
 
-Order = CheckColumns | CopyMessages | KeepTable | DropTable | TidyTable
+class ListFiles(msgspec.Struct, frozen=True, tag="list"):
+    """Tell the files of a table."""
+
+    cluster: str
+    topic: str
+    after: str
+
+
+Order = CheckColumns | CopyMessages | KeepTable | DropTable | TidyTable | ListFiles
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -96,6 +106,12 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
     table: TableState
 
 
+class Listed(msgspec.Struct, frozen=True, tag="listed"):
+    """What a table names."""
+
+    files: TableFiles
+
+
 class OrderRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The order failed, as a row of the catalogue of errors."""
 
@@ -108,7 +124,7 @@ class OrderRefused(msgspec.Struct, frozen=True, tag="refused"):
         return MillstreamError(self.name, self.message, remedy=self.remedy)
 
 
-Answer = Done | Copied | Kept | OrderRefused
+Answer = Done | Copied | Kept | Listed | OrderRefused
 
 ORDERS: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
 ANSWERS: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

@@ -25,6 +25,8 @@ from millstream.server.columns.orders import (
     DropTable,
     KeepTable,
     Kept,
+    Listed,
+    ListFiles,
     Order,
     OrderRefused,
     TidyTable,
@@ -74,12 +76,13 @@ class ColumnWorker:
     def _obey(self, order: Order) -> Answer:
         match order:
             case CheckColumns(columns, body_format, accepted):
-                from millstream.server.columns.declaration import check_change, parse_columns
+                from millstream.server.columns.column_changes import check_change, read_fields
+                from millstream.server.columns.declaration import parse_columns
 
                 declared = parse_columns(columns, body_format)
                 declared.decoder()
                 if accepted:
-                    check_change(parse_columns(accepted, body_format), declared)
+                    check_change(read_fields(accepted), declared.fields)
                 return Done()
             case CopyMessages(request):
                 from millstream.server.columns.conversion import copy_messages
@@ -94,6 +97,8 @@ class ColumnWorker:
                 return Done()
             case TidyTable(cluster, topic, before_ms):
                 return Done(self._tables.tidy(cluster, topic, before_ms))
+            case ListFiles(cluster, topic, after):
+                return Listed(self._tables.list_files(cluster, topic, after))
 
     @property
     def _objects(self) -> ObjectStore:

@@ -11,6 +11,7 @@ from enum import Enum
 __all__ = [
     "BIGINT",
     "BOOLEAN",
+    "DEFAULT_DECIMAL",
     "DOUBLE",
     "INT",
     "INTEGER_KINDS",
@@ -67,6 +68,10 @@ _SIZED = {
 _WIDE = (TypeKind.STRING, TypeKind.BYTES, TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW, TypeKind.VARIANT)
 MAX_DIGITS = 38
 """Digits of the longest DECIMAL."""
+
+DEFAULT_DECIMAL = (10, 0)
+"""Precision and scale of a DECIMAL that declares none, as in Flink."""
+
 _NUMBERS = (*INTEGER_KINDS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 
 

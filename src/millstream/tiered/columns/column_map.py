@@ -9,6 +9,7 @@ Pure: no clock, no store, no threads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,7 @@ import msgspec
 
 from millstream.tiered.cold_map import ColdMap, ColdStretch
 from millstream.tiered.columns.column_work import CopiedFile, CopyPart
+from millstream.tiered.objects import ObjectInfo
 
 __all__ = [
     "KEPT_METADATA",
@@ -31,6 +33,8 @@ __all__ = [
     "next_file",
     "resume_file",
     "table_prefix",
+    "tables_prefix",
+    "unnamed_files",
 ]
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
@@ -82,9 +86,18 @@ class NextFile:
     parts: tuple[CopyPart, ...]
 
 
+_DATA_FILE: Final = re.compile(r"[0-9]{20,}-[0-9]{20,}-[0-9A-Za-z]+\.parquet")
+"""The name of a file of ours, without what stands before the last slash."""
+
+
+def tables_prefix(cluster: str) -> str:
+    """What the keys of all objects of the copies of a cluster begin with."""
+    return f"columns/{cluster}/"
+
+
 def table_prefix(cluster: str, topic: str) -> str:
     """What the keys of all objects of the copy of a topic begin with."""
-    return f"columns/{cluster}/{topic}/"
+    return f"{tables_prefix(cluster)}{topic}/"
 
 
 def data_prefix(cluster: str, topic: str, broker: str) -> str:
@@ -169,6 +182,23 @@ class ColumnMap:
             for key, one in files.items():
                 if one.removed_ms is not None:
                     yield key, one, one.removed_ms
+
+
+def unnamed_files(
+    columns: ColumnMap, found: Iterable[ObjectInfo], cluster: str, broker: str, before_ms: int
+) -> dict[str, list[ObjectInfo]]:
+    """By topic, of the objects that were found the Parquet files of a broker that no row names, put before that time.
+
+    Whatever is not named as such a file is left alone, and so are files of other brokers, whose rows are theirs.
+    """
+    unnamed: dict[str, list[ObjectInfo]] = {}
+    for info in found:
+        topic = info.key.removeprefix(tables_prefix(cluster)).partition("/")[0]
+        prefix = data_prefix(cluster, topic, broker)
+        is_file = info.key.startswith(prefix) and _DATA_FILE.fullmatch(info.key[len(prefix) :])
+        if is_file and info.modified_ms < before_ms and info.key not in columns.files.get(topic, {}):
+            unnamed.setdefault(topic, []).append(info)
+    return unnamed
 
 
 def resume_file(cold: ColdMap, key: str, row: ColumnFile) -> NextFile:

@@ -11,7 +11,16 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["ColumnWork", "CopiedFile", "CopyPart", "CopyRequest", "TableRequest", "TableState"]
+__all__ = [
+    "ColumnWork",
+    "CopiedFile",
+    "CopyPart",
+    "CopyRequest",
+    "TableFile",
+    "TableFiles",
+    "TableRequest",
+    "TableState",
+]
 
 
 class CopyPart(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +81,21 @@ class TableState(msgspec.Struct, frozen=True):
     removed: int
 
 
+class TableFile(msgspec.Struct, frozen=True, array_like=True):
+    """A data file that some snapshot of a table names; `is_current`: the present one does."""
+
+    key: str
+    size_bytes: int
+    is_current: bool
+
+
+class TableFiles(msgspec.Struct, frozen=True):
+    """Some of the files of a table, in the order of their keys; `after` is where to go on, blank at the end."""
+
+    files: Sequence[TableFile]
+    after: str = ""
+
+
 class ColumnWork(Protocol):
     """Does the work outside of the broker's event loop."""
 
@@ -103,6 +127,13 @@ class ColumnWork(Protocol):
         """Forget snapshots that were followed by others before that time, delete what they alone had; how many objects.
 
         Raises as `keep_table`.
+        """
+        ...
+
+    async def list_files(self, cluster: str, topic: str, after: str) -> TableFiles:
+        """The next data files behind that key that any snapshot of the table names, of all brokers.
+
+        Those in another object store are left out. None where there is no table. Raises as `keep_table`.
         """
         ...
 

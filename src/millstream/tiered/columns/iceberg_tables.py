@@ -24,13 +24,13 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.expressions import EqualTo
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from millstream.model.errors import MillstreamError
 from millstream.tiered.columns.column_map import KEPT_METADATA, data_prefix, table_prefix
-from millstream.tiered.columns.column_work import TableRequest, TableState
+from millstream.tiered.columns.column_work import TableFile, TableFiles, TableRequest, TableState
 from millstream.tiered.columns.object_io import STORE_PROPERTY, StorePlace, open_stores
 from millstream.tiered.objects import MAX_DELETED_KEYS
 
@@ -38,6 +38,9 @@ __all__ = ["CATALOG", "IcebergTables"]
 
 CATALOG: Final = "millstream"
 """The name of the catalogue in its database, under which readers open it as well."""
+
+LISTED_FILES: Final = 500
+"""Files of a table that one answer names: with keys of any length it stays below `MAX_ANSWER_BYTES`."""
 
 _OFFSETS: Final = "millstream.offsets."
 """Before a broker's name: the property of a snapshot with the offset behind the last message of each of its queues."""
@@ -118,6 +121,29 @@ class IcebergTables:
                 kept.update(one.manifest_path for one in snapshot.manifests(table.io))
             return self._delete_metadata(cluster, topic, kept=kept, before_ms=before_ms)
 
+    def list_files(self, cluster: str, topic: str, after: str) -> TableFiles:
+        """See `ColumnWork.list_files`."""
+        with _meaning(topic):
+            try:
+                table = self._catalog.load_table((cluster, topic))
+            except NoSuchTableError:
+                return TableFiles(())
+            # Snapshots share most of their manifests, each of which is read once.
+            manifests: dict[str, tuple[ManifestFile, bool]] = {}
+            for snapshot in table.snapshots():
+                is_current = snapshot.snapshot_id == table.metadata.current_snapshot_id
+                for one in snapshot.manifests(table.io):
+                    manifests[one.manifest_path] = one, is_current or manifests.get(one.manifest_path, (one, False))[1]
+            found: dict[str, TableFile] = {}
+            for one, is_current in manifests.values():
+                for entry in one.fetch_manifest_entry(table.io):
+                    key = self._place.find_key(entry.data_file.file_path)
+                    if key is not None and key > after:
+                        named = is_current or (key in found and found[key].is_current)
+                        found[key] = TableFile(key, entry.data_file.file_size_in_bytes, named)
+        keys = sorted(found)[:LISTED_FILES]
+        return TableFiles([found[key] for key in keys], keys[-1] if len(keys) < len(found) else "")
+
     def _open(self, request: TableRequest, schema: pa.Schema) -> Table:
         name = request.cluster, request.topic
         try:
@@ -181,4 +207,4 @@ def _meaning(what: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         raise MillstreamError("COLUMN_COPY_FAILED", f"The catalogue of tables fails: {error}.") from None
     except (ValidationError, ValueError, TypeError, NotImplementedError, FileNotFoundError) as error:
-        raise MillstreamError("TABLE_REFUSED", f"The table of {what} cannot be changed: {error}.") from None
+        raise MillstreamError("TABLE_REFUSED", f"The table of {what} cannot be read or changed: {error}.") from None

@@ -30,10 +30,15 @@ class StorePlace:
 
     def key(self, location: str) -> str:
         """The key of the object with that address; ValueError for one elsewhere."""
-        start = f"{self.url.rstrip('/')}/"
-        if not location.startswith(start):
+        found = self.find_key(location)
+        if found is None:
             raise ValueError(f"{location!r} does not lie below {self.url!r}")
-        return location.removeprefix(start)
+        return found
+
+    def find_key(self, location: str) -> str | None:
+        """The key of the object with that address; None for one elsewhere."""
+        start = f"{self.url.rstrip('/')}/"
+        return location.removeprefix(start) if location.startswith(start) else None
 
 
 open_stores: Final[dict[str, StorePlace]] = {}

@@ -6,12 +6,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import DEFAULT_DECIMAL, DataType, TypeKind
 
-__all__ = ["DEFAULT_DECIMAL", "arrow_type"]
-
-DEFAULT_DECIMAL: Final = (10, 0)
-"""Precision and scale of a DECIMAL that declares none, as in Flink."""
+__all__ = ["arrow_type"]
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
 _PLAIN: Final[dict[TypeKind, pa.DataType]] = {

@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from millstream.streams.plan.types import DataType, Schema, TypeKind
-from millstream.streams.spark.columns.arrow_types import DEFAULT_DECIMAL
+from millstream.streams.plan.types import DEFAULT_DECIMAL, DataType, Schema, TypeKind
 
 __all__ = ["arrow_schema", "spark_schema", "spark_type"]
 
