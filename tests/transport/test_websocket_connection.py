@@ -6,12 +6,15 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certificates import identity_in, needs_openssl, trusting
 from millstream.model.clock import ManualClock
 from millstream.protocol.websocket import CloseCode
+from millstream.security.tls import TlsMode
 from millstream.transport.connection_memory import FRAME_LIMIT_S
 from millstream.transport.http_port import WEBSOCKET_EXTENSION, AsgiPort
 from millstream.transport.websocket_connection import (
@@ -202,3 +205,19 @@ async def test_a_client_that_goes_frees_its_descriptor(ground: Ground) -> None:
         await eventually(lambda: not ground.port.connections)
     assert ground.port._descriptors.used == 0
     await eventually(lambda: ground.echo.ended == 3)
+
+
+@needs_openssl
+async def test_a_websocket_is_opened_through_tls(tmp_path: Path) -> None:
+    identity, files = identity_in(tmp_path)
+    port = AsgiPort(Echo(), tls=(identity, TlsMode.REQUIRED))
+    number = await port.start()
+    try:
+        peer = await WebSocketPeer.open(number, "/", tls=trusting(files))
+        for text in ("short", "x" * 200_000):
+            peer.send(text)
+            assert await peer.receive() == text
+        await peer.close()
+        await eventually(lambda: not port.connections)
+    finally:
+        await port.close(0.0)
