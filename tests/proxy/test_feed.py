@@ -17,7 +17,7 @@ from millstream.model.topic import MessageType, Permission
 from millstream.protocol.record import encode_record
 from millstream.proxy import feed as feeds
 from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute
-from millstream.proxy.feed import TopicFeed
+from millstream.proxy.feed import FeedPlace, TopicFeed
 
 WAIT_S = 60.0
 BOTH = Permission.READ | Permission.WRITE
@@ -87,13 +87,13 @@ class Listener:
         self.fails = False
         self.came = asyncio.Event()
 
-    def deliver(self, topic: str, messages: Sequence[StoredMessage]) -> None:
+    def deliver(self, topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
         self.came.set()
         if self.fails:
             raise KeyError(topic)
         self.bodies += [message.body for message in messages]
 
-    def note_gap(self, topic: str, lost: int) -> None:
+    def note_gap(self, topic: str, lost: int, place: FeedPlace) -> None:
         self.lost += lost
         self.came.set()
 

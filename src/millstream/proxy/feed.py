@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -32,6 +32,9 @@ __all__ = [
     "ROUTE_INTERVAL_S",
     "TAIL_WAIT_MS",
     "FeedListener",
+    "FeedPlace",
+    "Following",
+    "QueueKey",
     "TopicFeed",
 ]
 
@@ -58,20 +61,38 @@ _RETRY: Final = Backoff(0.1, 5.0)
 
 _GROUP: Final = "MILLSTREAM_PROXY"
 
-_Key = tuple[str, int]
+QueueKey = tuple[str, int]
 """A broker's name and the number of a queue; the name is blank where the queue may move between brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPlace:
+    """A queue, and the offset up to which the feed has come in it."""
+
+    key: QueueKey
+    next_offset: int
 
 
 class FeedListener(Protocol):
     """Who follows topics. Both methods return at once and raise nothing."""
 
-    def deliver(self, topic: str, messages: Sequence[StoredMessage]) -> None:
-        """Take records of one queue, in their order."""
+    def deliver(self, topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
+        """Take records of one queue, in their order. Where their offsets are below those of former ones, the queue was
+        made anew or has lost its end."""
         ...
 
-    def note_gap(self, topic: str, lost: int) -> None:
+    def note_gap(self, topic: str, lost: int, place: FeedPlace) -> None:
         """So many records of one queue will not come: they are gone, or the reader was too far behind."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What a listener follows: the offset from which on it gets the records of each queue that was there when it came.
+    `end` ends it."""
+
+    starts: Mapping[QueueKey, int]
+    end: Callable[[], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -80,7 +101,7 @@ class _Follower:
 
     listener: FeedListener
     began_ms: int
-    starts: dict[_Key, int]
+    starts: dict[QueueKey, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +117,7 @@ class _Topic:
     name: str
     began_ms: int
     followers: list[_Follower] = field(default_factory=list)
-    readers: dict[_Key, _Reader] = field(default_factory=dict)
+    readers: dict[QueueKey, _Reader] = field(default_factory=dict)
     """Of queues that left the route as well, so that they go on where they were when they come back."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     coming: int = 0
@@ -121,8 +142,8 @@ class TopicFeed:
         """Queues that are followed now."""
         return sum(len(topic.readers) for topic in self._topics.values())
 
-    async def follow(self, topic: str, listener: FeedListener) -> Callable[[], None]:
-        """Have the listener called for all records that are stored from now on; the call that ends it.
+    async def follow(self, topic: str, listener: FeedListener) -> Following:
+        """Have the listener called for all records that are stored from now on.
 
         Records that were stored before the call do not come, all that are stored after it returned do, as long as they
         are there to be read and have not expired. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its
@@ -158,7 +179,7 @@ class TopicFeed:
                 held.followers.remove(follower)
             self._drop_unused(held)
 
-        return end
+        return Following(dict(follower.starts), end)
 
     async def close(self) -> None:
         """Follow nothing any more."""
@@ -178,7 +199,7 @@ class TopicFeed:
     async def _find(self, topic: str, queue: RouteQueue, point: QueuePoint, value: int = 0) -> int:
         return await self._backend.find_offset(queue.broker_name, topic, queue.queue_id, point, value)
 
-    def _read_queue(self, topic: _Topic, key: _Key, queue: RouteQueue, offset: int) -> None:
+    def _read_queue(self, topic: _Topic, key: QueueKey, queue: RouteQueue, offset: int) -> None:
         """Read the queue from the offset on, or from where its reader is."""
         reader = topic.readers.get(key)
         if reader is None:
@@ -230,7 +251,7 @@ class TopicFeed:
 
     # Reading
 
-    async def _read_forever(self, topic: _Topic, key: _Key, reader: _Reader) -> None:
+    async def _read_forever(self, topic: _Topic, key: QueueKey, reader: _Reader) -> None:
         attempt = 0
         while True:
             try:
@@ -246,23 +267,23 @@ class TopicFeed:
             await asyncio.sleep(_RETRY.wait_s(attempt))
             attempt += 1
 
-    async def _read_next(self, topic: _Topic, key: _Key, reader: _Reader) -> None:
+    async def _read_next(self, topic: _Topic, key: QueueKey, reader: _Reader) -> None:
         offset = reader.next_offset
         request = PullRequest(_GROUP, topic.name, key[1], offset, READ_RECORDS, READ_BYTES, wait_ms=TAIL_WAIT_MS)
         result = await self._backend.pull(reader.broker_name, request)
         if result.status is PullStatus.OFFSET_ILLEGAL:
             # Behind the end only records that came already can be lost: those that replicas did not have.
-            self._pass_over(topic, reader, result.next_offset, max(0, result.next_offset - offset))
+            self._pass_over(topic, key, reader, result.next_offset, max(0, result.next_offset - offset))
         elif result.max_offset - offset > MAX_BEHIND_RECORDS:
-            self._pass_over(topic, reader, result.max_offset, result.max_offset - offset)
+            self._pass_over(topic, key, reader, result.max_offset, result.max_offset - offset)
         else:
             messages, damaged = self._messages_of(result, offset)
             # Before the listeners: what one of them cannot take does not come again.
             reader.next_offset = max(offset, result.next_offset)
             if messages:
-                self._deliver(topic, key, messages)
+                self._deliver(topic, key, reader, messages)
             if damaged:
-                self._pass_over(topic, reader, reader.next_offset, damaged)
+                self._pass_over(topic, key, reader, reader.next_offset, damaged)
         # A read of a long queue is answered without a wait, and others want their turn.
         await asyncio.sleep(0)
 
@@ -288,8 +309,9 @@ class TopicFeed:
             found += current
         return found, damaged
 
-    def _deliver(self, topic: _Topic, key: _Key, messages: list[StoredMessage]) -> None:
+    def _deliver(self, topic: _Topic, key: QueueKey, reader: _Reader, messages: list[StoredMessage]) -> None:
         first = messages[0].queue_offset
+        place = FeedPlace(key, reader.next_offset)
         for follower in tuple(topic.followers):
             start = follower.starts.get(key)
             wanted: Sequence[StoredMessage] = messages
@@ -298,25 +320,26 @@ class TopicFeed:
             elif first < start:
                 wanted = [one for one in messages if one.queue_offset >= start]
             if wanted:
-                follower.listener.deliver(topic.name, wanted)
+                follower.listener.deliver(topic.name, wanted, place)
 
-    def _pass_over(self, topic: _Topic, reader: _Reader, next_offset: int, lost: int) -> None:
+    def _pass_over(self, topic: _Topic, key: QueueKey, reader: _Reader, next_offset: int, lost: int) -> None:
         reader.next_offset = next_offset
         if not lost:
             return
         self.skipped += lost
         _log.warning("%d records of %s are passed over by all who follow it.", lost, topic.name)
+        place = FeedPlace(key, next_offset)
         for follower in tuple(topic.followers):
-            follower.listener.note_gap(topic.name, lost)
+            follower.listener.note_gap(topic.name, lost, place)
 
-    def _note_failure(self, topic: _Topic, key: _Key, reader: _Reader, error: MillstreamError) -> None:
+    def _note_failure(self, topic: _Topic, key: QueueKey, reader: _Reader, error: MillstreamError) -> None:
         said = str(error)
         if said != reader.failure:
             _log.info("queue %d of %s cannot be read now: %s", key[1], topic.name, said)
         reader.failure = said
 
 
-def _readable(route: TopicRoute) -> dict[_Key, RouteQueue]:
+def _readable(route: TopicRoute) -> dict[QueueKey, RouteQueue]:
     return {
         ("" if route.is_static else queue.broker_name, queue.queue_id): queue
         for queue in route.queues

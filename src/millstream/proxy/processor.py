@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -286,10 +286,7 @@ class Processor:
 
     async def receive(self, wish: ReceiveRequest) -> list[PoppedMessage]:
         """Messages for the wish; empty after its waiting time with nothing. Cancelling takes none."""
-        check_topic_name(wish.topic)
-        check_group_name(wish.group)
-        if wish.invisible_ms is not None and not MIN_RECEIVE_INVISIBLE_MS <= wish.invisible_ms <= MAX_INVISIBLE_MS:
-            raise _illegal_invisible_time(wish.invisible_ms, MIN_RECEIVE_INVISIBLE_MS)
+        self.check_wish(wish)
         max_messages = min(max(wish.max_messages, 1), MAX_RECEIVE_MESSAGES)
         self.check_room(wish.client_id)
         if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
@@ -318,6 +315,13 @@ class Processor:
             self.throttle.charge(caller, size_bytes, self._clock.monotonic_s())
         return popped
 
+    def check_wish(self, wish: ReceiveRequest) -> None:
+        """Refuse a wish that can never be met: ILLEGAL_TOPIC, ILLEGAL_GROUP, ILLEGAL_INVISIBLE_TIME."""
+        check_topic_name(wish.topic)
+        check_group_name(wish.group)
+        if wish.invisible_ms is not None and not MIN_RECEIVE_INVISIBLE_MS <= wish.invisible_ms <= MAX_INVISIBLE_MS:
+            raise _illegal_invisible_time(wish.invisible_ms, MIN_RECEIVE_INVISIBLE_MS)
+
     def check_room(self, client_id: str) -> None:
         """TOO_MANY_REQUESTS where a receive of the client is over a limit."""
         if len(self._waiting) >= MAX_WAITING_RECEIVES:
@@ -326,9 +330,11 @@ class Processor:
 
     def give_back(self, wish: ReceiveRequest, popped: Sequence[PoppedMessage]) -> None:
         """Messages could not be handed to the client: let others receive them in a second. Does not wait."""
-        task = asyncio.get_running_loop().create_task(self._give_back(wish, popped))
-        self._releases.add(task)
-        task.add_done_callback(self._releases.discard)
+        self._release_later(self._give_back(wish, popped))
+
+    def release(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> None:
+        """The client that holds deliveries has gone: let others receive them in a second. Does not wait."""
+        self._release_later(self.renewer.release([(group, topic, handle) for handle in handles]))
 
     def end_waits(self) -> None:
         """Answer the receives that wait as if their time were over, and later ones at once: the server stops."""
@@ -411,6 +417,11 @@ class Processor:
             return []
         finally:
             self._waiting.discard(task)
+
+    def _release_later(self, releasing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(releasing)
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
     def _track(self, wish: ReceiveRequest, popped: Iterable[PoppedMessage]) -> None:
         now_ms = self.renewer.now_ms()

@@ -44,6 +44,7 @@ class Pull:
     max_messages: int = MAX_PULL_MESSAGES
     filter: MessageFilter = ALL
     wait_ms: int = 0
+    max_bytes: int = MAX_PULL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Pulls:
             queue_id=wish.queue.queue_id,
             queue_offset=wish.offset,
             max_messages=most,
-            max_bytes=MAX_PULL_BYTES,
+            max_bytes=min(wish.max_bytes, MAX_PULL_BYTES),
             filter=wish.filter,
             wait_ms=wish.wait_ms,
         )

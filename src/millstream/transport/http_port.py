@@ -1,6 +1,8 @@
 """An HTTP/1.1 port: detects TLS by the first byte, serves an ASGI application through uvicorn.
 
-Heads, idle connections and answers that are not read are bounded.
+Heads, idle connections and answers that are not read are bounded. A GET that asks for a WebSocket comes to the
+application as any other, with `WEBSOCKET_EXTENSION` among the extensions of its scope: a call that answers the
+handshake and gives back the WebSocket, after which the request has no other answer.
 """
 
 from __future__ import annotations
@@ -8,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
+from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -19,6 +24,7 @@ from uvicorn.server import ServerState
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConnectionFailed, MillstreamError
 from millstream.protocol.problem import PROBLEM_TYPE, encode_problem
+from millstream.protocol.websocket import accept_fields
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
@@ -26,6 +32,7 @@ from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
+from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = [
     "HEAD_LIMIT_S",
@@ -34,6 +41,7 @@ __all__ = [
     "LINGER_S",
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
+    "WEBSOCKET_EXTENSION",
     "AsgiPort",
 ]
 
@@ -56,6 +64,9 @@ HTTP_UNREAD_LIMIT_S: Final = 30.0
 
 LINGER_S: Final = 2.0
 """Seconds that a refused client may go on sending: a connection that is closed before has its answer thrown away."""
+
+WEBSOCKET_EXTENSION: Final = "millstream.websocket"
+"""The name of what opens a WebSocket: called with the header fields of a handshake that was checked."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -107,7 +118,7 @@ class AsgiPort:
         )
         self._state = ServerState()
         self._doorway: TlsSniffer | None = None
-        self._connections: set[_HttpConnection] = set()
+        self._connections: set[_HttpConnection | WebSocketConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -176,10 +187,15 @@ class AsgiPort:
         if not self._has_room(own=1):
             connection.transport.abort()
 
-    def remove(self, connection: _HttpConnection) -> None:
+    def remove(self, connection: _HttpConnection | WebSocketConnection) -> None:
         """A connection says that it is gone."""
         self._descriptors.free()
         self._connections.discard(connection)
+
+    def replace(self, connection: _HttpConnection, websocket: WebSocketConnection) -> None:
+        """A connection says that it is a WebSocket from now on."""
+        self._connections.discard(connection)
+        self._connections.add(websocket)
 
     def check_connections(self) -> None:
         """End the connections whose head does not come, and those that do not read."""
@@ -216,6 +232,9 @@ class _HttpConnection(HttpToolsProtocol):
         self._refused_s: float | None = None
         self._cycles: list[RequestResponseCycle] = []
         """The requests that are under way, or wait behind one that is."""
+        self._chunk = b""
+        self._early: bytes | None = None
+        """What came behind a request for a WebSocket; None as long as there was none."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -228,10 +247,16 @@ class _HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
             return
+        if self._early is not None:
+            self._early += data
+            self.flow.pause_reading()
+            return
         if self._is_in_head and self._head_since_s is None:
             self._head_since_s = self._port.clock.monotonic_s()
         began_in_head, self._has_turned = self._is_in_head, False
+        self._chunk = data
         super().data_received(data)
+        self._chunk = b""
         if began_in_head and not self._has_turned:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HTTP_HEAD_BYTES:
@@ -248,7 +273,14 @@ class _HttpConnection(HttpToolsProtocol):
         if size_bytes > MAX_HTTP_HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
             return
+        if self._asks_for_websocket():
+            self._early = b""
+            # The parser reads no further request behind it.
+            scope = cast("dict[str, Any]", self.scope)
+            scope["extensions"] = {WEBSOCKET_EXTENSION: partial(self._open_websocket, scope)}
         super().on_headers_complete()
+        if self._early is not None:
+            self.cycle.keep_alive = False
         self._cycles = [one for one in self._cycles if not one.response_complete]
         self._cycles.append(self.cycle)
 
@@ -260,6 +292,36 @@ class _HttpConnection(HttpToolsProtocol):
         self._is_in_head = True
         if self.cycle is not None:
             super().on_message_complete()
+
+    def _asks_for_websocket(self) -> bool:
+        is_get = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
+        return is_get and bool(self.parser.should_upgrade()) and self._get_upgrade() == b"websocket"
+
+    def _unsupported_upgrade_warning(self) -> None:
+        # uvicorn calls it for each upgrade, while it handles the error of the parser that tells where the head ends.
+        error = sys.exception()
+        if self._early is not None and isinstance(error, httptools.HttpParserUpgrade):
+            self._early += self._chunk[error.args[0] :]
+
+    def _open_websocket(self, scope: Mapping[str, Any], fields: Mapping[str, str]) -> WebSocketConnection:
+        """Answer the handshake. ConnectionError where the client is gone."""
+        cycle = self.cycle
+        if cycle is None or cycle.scope is not scope or cycle.disconnected or self.transport.is_closing():
+            raise ConnectionAbortedError("the client went before its WebSocket was open")
+        host = self.client[0] if self.client is not None else "unknown"
+        websocket = WebSocketConnection(self._port, self.transport, host)
+        self._port.replace(self, websocket)
+        self.connections.discard(self)
+        # uvicorn is done with the connection: what the application leaves it to write comes to nothing.
+        cycle.disconnected = True
+        cycle.message_event.set()
+        self.transport.set_protocol(websocket)
+        lines = "".join([f"{name}: {value}\r\n" for name, value in accept_fields(fields)])
+        self.transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
+        self.flow.resume_reading()
+        if self._early:
+            websocket.feed(self._early)
+        return websocket
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.websocket import MAX_HANDSHAKE_BYTES, WebSocketStream
+from websocket_peer import client_frame
 
 # The example of RFC 6455, section 1.3.
 HANDSHAKE = (
@@ -22,16 +22,7 @@ HANDSHAKE = (
 
 def frame(data: bytes, opcode: int = 2, *, final: bool = True) -> bytes:
     """A frame of a client."""
-    size = len(data)
-    head = bytes((final << 7 | opcode,))
-    if size < 126:
-        head += bytes((0x80 | size,))
-    elif size < 65_536:
-        head += b"\xfe" + size.to_bytes(2, "big")
-    else:
-        head += b"\xff" + size.to_bytes(8, "big")
-    mask = os.urandom(4)
-    return head + mask + bytes(byte ^ mask[position % 4] for position, byte in enumerate(data))
+    return client_frame(data, opcode, final=final)
 
 
 def opened() -> WebSocketStream:
@@ -113,8 +104,10 @@ def test_a_close_is_answered_and_ends_the_stream() -> None:
     "data", [b"\x81\x81\0\0\0\0a", b"\x82\x01a\0\0\0\0", b"\xc2\x81\0\0\0\0a", b"\x09\x80\0\0\0\0"]
 )
 def test_text_and_frames_without_a_mask_are_refused(data: bytes) -> None:
+    stream = opened()
     with pytest.raises(PacketRefused):
-        opened().feed(data)
+        stream.feed(data)
+    assert stream.close() in (b"\x88\x02\x03\xea", b"\x88\x02\x03\xeb")
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])

@@ -12,7 +12,7 @@ from contract_ground import Ground, outgoing, refused
 from millstream.model.message import StoredMessage
 from millstream.model.topic import TopicConfig
 from millstream.proxy import feed as feeds
-from millstream.proxy.feed import TopicFeed
+from millstream.proxy.feed import FeedPlace, TopicFeed
 
 WAIT_S = 60.0
 
@@ -25,12 +25,12 @@ class Listener:
         self.lost = 0
         self.came = asyncio.Event()
 
-    def deliver(self, topic: str, messages: Sequence[StoredMessage]) -> None:
+    def deliver(self, topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
         for message in messages:
             self.bodies.setdefault(message.queue_id, []).append(message.body)
         self.came.set()
 
-    def note_gap(self, topic: str, lost: int) -> None:
+    def note_gap(self, topic: str, lost: int, place: FeedPlace) -> None:
         self.lost += lost
         self.came.set()
 
@@ -58,7 +58,7 @@ async def test_who_follows_a_topic_gets_what_is_stored_from_then_on_in_each_queu
 ) -> None:
     await ground.send("orders", b"before")
     early, late = Listener(), Listener()
-    end = await feed.follow("orders", early)
+    following = await feed.follow("orders", early)
     for number in range(6):
         await ground.send("orders", b"%d" % number)
     await early.wait_for(6)
@@ -70,18 +70,18 @@ async def test_who_follows_a_topic_gets_what_is_stored_from_then_on_in_each_queu
     assert all(bodies == sorted(bodies) for bodies in early.bodies.values())
     assert late.all == [b"6"]
     assert feed.readers == 2
-    end()
-    end()
+    following.end()
+    following.end()
     await ground.send("orders", b"7")
     await late.wait_for(2)
     assert len(early.all) == 7
 
 
 async def test_a_topic_that_nobody_follows_any_more_is_not_read(ground: Ground, feed: TopicFeed) -> None:
-    ends = [await feed.follow("orders", Listener()) for _ in range(2)]
-    ends[0]()
+    all_following = [await feed.follow("orders", Listener()) for _ in range(2)]
+    all_following[0].end()
     assert feed.readers == 2
-    ends[1]()
+    all_following[1].end()
     assert feed.readers == 0
 
 

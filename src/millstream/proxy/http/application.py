@@ -17,7 +17,6 @@ from millstream.proxy.http.answer import HttpAnswer, Receive, Send
 from millstream.proxy.http.problems import internal_problem, problem_answer
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
-from millstream.telemetry.counters import RpcLatency
 
 __all__ = ["Handler", "HttpApplication", "Route"]
 
@@ -51,8 +50,7 @@ class HttpApplication:
         self._routes = routes
         self._gate = service.gate
         self._clock = service.clock
-        self.latency = RpcLatency()
-        """How long the requests took, by action and status."""
+        self._latency = service.latency
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -91,7 +89,7 @@ class HttpApplication:
                     await request.discard()
                 answer.headers = (*answer.headers, _CLOSE)
             await answer.write(send)
-        self.latency.note(action, int(status), self._clock.monotonic_s() - arrived_s)
+        self._latency.note(action, int(status), self._clock.monotonic_s() - arrived_s)
 
 
 def _shape_of(path: str) -> tuple[str, list[str]]:

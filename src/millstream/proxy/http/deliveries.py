@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,29 +18,22 @@ from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answe
 from millstream.proxy.http.problems import problem_answer, status_of
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
+from millstream.proxy.http.settlement import DEFAULT_INVISIBLE_MS, DeliveryPlace, check_handles, settle
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
 from millstream.proxy.stored_body import body_of
 from millstream.proxy.throttle import Caller
-from millstream.security.policy import RequiredAccess
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
-__all__ = ["ATTEMPT_EXTENSION", "HANDLE_EXTENSION", "MAX_HANDLES", "MAX_WAIT_MS", "DeliveryResource"]
+__all__ = ["ATTEMPT_EXTENSION", "HANDLE_EXTENSION", "MAX_WAIT_MS", "DeliveryResource", "encode_messages"]
 
 MAX_WAIT_MS: Final = 20_000
 """Milliseconds that a receive waits for messages at most; longer wishes are cut."""
-
-MAX_HANDLES: Final = 1_000
-"""Handles of one request at most."""
 
 HANDLE_EXTENSION: Final = "rmqhandle"
 """The extension of an event in a batch that names its delivery."""
 
 ATTEMPT_EXTENSION: Final = "rmqattempt"
 """The extension of an event in a batch that counts its deliveries."""
-
-_DEFAULT_INVISIBLE_MS: Final = 60_000
-_ENTRIES_PER_TURN: Final = 64
-"""Handles of one request in one turn of the event loop: a long list must not make others wait."""
 
 _ANYTHING: Final = ("*/*", "application/*")
 
@@ -50,14 +42,6 @@ class _Handles(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request that settles deliveries."""
 
     handles: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Whose deliveries of which topic."""
-
-    group: str
-    topic: str
 
 
 class DeliveryResource:
@@ -97,65 +81,35 @@ class DeliveryResource:
 
     async def ack(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
         """Acknowledge deliveries."""
-        place = self._enter(request, "ack", group, topic)
-        request.query.finish()
-
-        async def ack(handle: str) -> None:
-            await self._processor.ack(place.group, place.topic, handle, in_time=True)
-
-        return await self._settle(request, ack)
+        return await self._settle(request, "ack", group, topic)
 
     async def nack(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
         """Give deliveries back, to be delivered again after `delay`, at once without one."""
-        place = self._enter(request, "nack", group, topic)
-        delay_ms = request.query.duration_ms("delay") or 0
-        request.query.finish()
-
-        async def give_back(handle: str) -> None:
-            await self._processor.change_invisible(place.group, place.topic, handle, delay_ms, in_time=True)
-
-        return await self._settle(request, give_back)
+        return await self._settle(request, "nack", group, topic, time="delay")
 
     async def extend(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
         """Keep deliveries for `invisible` from now on; each has a new handle."""
-        place = self._enter(request, "extend", group, topic)
-        invisible_ms = request.query.duration_ms("invisible")
-        request.query.finish()
-        if invisible_ms is None:
-            invisible_ms = _DEFAULT_INVISIBLE_MS
-
-        async def extend(handle: str) -> str:
-            return await self._processor.change_invisible(
-                place.group, place.topic, handle, invisible_ms, suspend=True, in_time=True
-            )
-
-        return await self._settle(request, extend)
+        return await self._settle(request, "extend", group, topic, time="invisible")
 
     async def dead_letter(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
         """Move deliveries to the group's dead-letter topic."""
-        place = self._enter(request, "dead-letter", group, topic)
-        request.query.finish()
-
-        async def give_up(handle: str) -> None:
-            await self._processor.dead_letter(place.group, place.topic, handle)
-
-        return await self._settle(request, give_up)
+        return await self._settle(request, "dead-letter", group, topic)
 
     # inside
 
-    def _enter(self, request: HttpRequest, action: str, group: str, topic: str) -> _Place:
-        place = _Place(request.space.whole(group), request.space.whole(topic))
-        self._gate.allow(request, action, (RequiredAccess.consume(place.group), RequiredAccess.read(place.topic)))
+    def _enter(self, request: HttpRequest, action: str, group: str, topic: str) -> DeliveryPlace:
+        place = DeliveryPlace(request.space.whole(group), request.space.whole(topic))
+        self._gate.allow(request, action, place.wishes)
         return place
 
-    def _wish(self, request: HttpRequest, place: _Place) -> ReceiveRequest:
+    def _wish(self, request: HttpRequest, place: DeliveryPlace) -> ReceiveRequest:
         query = request.query
         return ReceiveRequest(
             client_id=request.client_id,
             group=place.group,
             topic=place.topic,
             broker_name="",
-            invisible_ms=query.duration_ms("invisible", _DEFAULT_INVISIBLE_MS),
+            invisible_ms=query.duration_ms("invisible", DEFAULT_INVISIBLE_MS),
             max_messages=query.number("max", 1, 1, MAX_RECEIVE_MESSAGES),
             filter=query.message_filter(),
             wait_ms=min(query.duration_ms("wait") or 0, MAX_WAIT_MS),
@@ -189,26 +143,20 @@ class DeliveryResource:
             if popped and not is_handed_over:
                 self._processor.give_back(wish, popped)
 
-    async def _settle(self, request: HttpRequest, settle: Callable[[str], Awaitable[str | None]]) -> HttpAnswer:
-        """Settle the handles of the request one by one. An answer 409 or 422 says of each what became of it."""
+    async def _settle(
+        self, request: HttpRequest, action: str, group: str, topic: str, *, time: str | None = None
+    ) -> HttpAnswer:
+        """Settle the handles of the request; `time` is the parameter that says for how long. An answer 409 or 422 says
+        of each what became of it."""
+        place = self._enter(request, action, group, topic)
+        time_ms = request.query.duration_ms(time) if time is not None else None
+        request.query.finish()
         handles = _handles(await request.body(self._service))
-        results: list[dict[str, Any]] = []
-        failure: MillstreamError | None = None
-        for number, handle in enumerate(handles, 1):
-            result: dict[str, Any] = {"handle": handle}
-            try:
-                renewed = await settle(handle)
-                if renewed is not None:
-                    result["renewed"] = renewed
-            except MillstreamError as error:
-                result |= {"error": error.message, "code": error.label}
-                failure = failure or error
-            results.append(result)
-            if not number % _ENTRIES_PER_TURN:
-                await asyncio.sleep(0)
-        if failure is None:
-            return json_answer({"results": results})
-        return problem_answer(failure, {"results": results}, status=_status(failure, handles))
+        settlement = await settle(self._processor, place, action, handles, time_ms)
+        if settlement.failure is None:
+            return json_answer({"results": settlement.results})
+        status = _status(settlement.failure, handles)
+        return problem_answer(settlement.failure, {"results": settlement.results}, status=status)
 
 
 def _status(failure: MillstreamError, handles: Sequence[str]) -> HTTPStatus:
@@ -228,8 +176,7 @@ def _handles(body: bytes) -> list[str]:
         handles = msgspec.json.decode(body, type=_Handles).handles
     except msgspec.MsgspecError as error:
         raise Refused("HTTP_REQUEST", f'The body is not of the form {{"handles": ["..."]}}: {error}.') from None
-    if not 1 <= len(handles) <= MAX_HANDLES:
-        raise Refused("HTTP_REQUEST", f"The request has {len(handles)} handles; 1 to {MAX_HANDLES} are taken.")
+    check_handles(handles)
     return handles
 
 
@@ -247,16 +194,21 @@ def _wants_batch(accept: str) -> bool:
 
 def _encode(popped: Sequence[PoppedMessage], *, is_batch: bool) -> bytes:
     """The messages as a batch of events with their handles as extensions, or as JSON with the handles beside them."""
-    if is_batch:
-        events = [
-            encode_event(
-                event_attributes(one.message),
-                body_of(one.message),
-                {HANDLE_EXTENSION: one.handle.encode(), ATTEMPT_EXTENSION: one.delivery_attempt},
-            )
-            for one in popped
-        ]
-        return b"[" + b",".join(events) + b"]"
+    if not is_batch:
+        return encode_messages(popped)
+    events = [
+        encode_event(
+            event_attributes(one.message),
+            body_of(one.message),
+            {HANDLE_EXTENSION: one.handle.encode(), ATTEMPT_EXTENSION: one.delivery_attempt},
+        )
+        for one in popped
+    ]
+    return b"[" + b",".join(events) + b"]"
+
+
+def encode_messages(popped: Sequence[PoppedMessage]) -> bytes:
+    """The messages as JSON, with their handles beside the events."""
     messages = [
         {
             "handle": one.handle.encode(),

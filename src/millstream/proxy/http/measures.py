@@ -13,7 +13,7 @@ __all__ = ["add_http"]
 
 _PROXY: Final = "proxy"
 _HTTP: Final = "http"
-_WAITING: Final = frozenset(("receive",))
+_WAITING: Final = frozenset(("receive", "websocket"))
 _OTHER: Final = "other"
 
 

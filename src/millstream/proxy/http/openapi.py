@@ -19,6 +19,8 @@ _NUMBER: Final = {"type": "integer"}
 _DURATION: Final = {"type": "string", "examples": ["250ms", "30s", "5m"]}
 _FILTERS: Final = {"filter": ("Tags, as in a || b.", _TEXT), "sql": ("A condition in SQL92: docs/filters.md.", _TEXT)}
 
+_WITHOUT_BODY: Final = frozenset(("101", "204"))
+
 _Parameters = Mapping[str, tuple[str, Mapping[str, Any]]]
 
 
@@ -66,6 +68,20 @@ def describe_api() -> dict[str, Any]:
                         "wait": ("How long to wait for the first, up to 20s.", _DURATION),
                         "invisible": ("For how long they are hidden from others, 10s to 12h.", _DURATION),
                     },
+                ),
+            },
+            f"{deliveries}/websocket": {
+                "get": _operation(
+                    "Open a WebSocket (RFC 6455) over which messages come as they do from receive, and which takes "
+                    '{"action": "ack" | "nack" | "extend" | "dead-letter", "handles": ["..."]}, with "delay" of nack '
+                    'and "invisible" of extend: docs/http.md.',
+                    group,
+                    {
+                        **_FILTERS,
+                        "max_in_flight": ("How many messages may wait to be settled, 1 to 1000.", _NUMBER),
+                        "invisible": ("For how long they are hidden from others, 10s to 12h.", _DURATION),
+                    },
+                    status="101",
                 ),
             },
             f"{deliveries}/ack": {"post": _settling("Acknowledge deliveries.")},
@@ -116,7 +132,7 @@ def _operation(
         "description": "What is wrong, with its number in docs/errors.md.",
         "content": {PROBLEM_TYPE: {"schema": {"type": "object"}}},
     }
-    content: dict[str, Any] = {} if status == "204" else {"content": {answer: {"schema": {}}}}
+    content: dict[str, Any] = {} if status in _WITHOUT_BODY else {"content": {answer: {"schema": {}}}}
     found: dict[str, Any] = {
         "summary": summary,
         "parameters": described,

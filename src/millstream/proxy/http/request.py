@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +20,8 @@ from millstream.model.sql_filter import parse_filter
 from millstream.proxy.grpc.namespace import NAMESPACE_HEADER, NO_NAMESPACE, Namespace
 from millstream.proxy.http.answer import Receive, Send
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
+from millstream.transport.http_port import WEBSOCKET_EXTENSION
+from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = [
     "BODY_LIMIT_S",
@@ -133,6 +135,10 @@ class BodyBounds(Protocol):
         ...
 
 
+WebSocketOpener = Callable[[Mapping[str, str]], WebSocketConnection]
+"""Takes the header fields of a checked handshake; ConnectionError where the client is gone."""
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """One request. `headers` are in lower case; of several of one name the last counts."""
@@ -149,6 +155,8 @@ class HttpRequest:
     """Who asks; blank where access control is off."""
     space: Namespace = NO_NAMESPACE
     """In which its names stand."""
+    open_websocket: WebSocketOpener | None = None
+    """Answers the handshake that the request is; None where it asks for no WebSocket."""
 
     @classmethod
     def of(cls, scope: Mapping[str, Any], receive: Receive, send: Send) -> HttpRequest:
@@ -158,6 +166,8 @@ class HttpRequest:
         peer = _UNKNOWN_PEER if client is None else _address(client[0], client[1])
         is_read = "content-length" not in headers and "transfer-encoding" not in headers
         request = cls(scope["method"], headers, QueryParameters.of(scope["query_string"]), peer, receive, send, is_read)
+        if "extensions" in scope:
+            request.open_websocket = scope["extensions"].get(WEBSOCKET_EXTENSION)
         if NAMESPACE_HEADER in headers:
             request.space = Namespace.of_name(headers[NAMESPACE_HEADER])
         return request

@@ -20,6 +20,7 @@ from millstream.proxy.http.streams import StreamResource
 from millstream.proxy.http.webhooks.book import SubscriptionBook
 from millstream.proxy.http.webhooks.resource import SubscriptionResource
 from millstream.proxy.http.webhooks.sink import Sink
+from millstream.proxy.http.websockets import WebSocketResource
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.outbound import OutboundRule
@@ -67,11 +68,14 @@ class HttpServer:
         service = HttpService(processor, HttpGate(guard), memory, clock)
         self._processor = processor
         self._traffic = service.traffic
+        self._latency = service.latency
         self._streams = StreamResource(service)
         sink = Sink(OutboundCaller(OutboundRule(webhook_networks)), origin or host)
         self._book = SubscriptionBook(processor, backend, sink, guard, clock)
         subscriptions = SubscriptionResource(service, self._book, sink)
-        routes = _routes(SendResource(service), DeliveryResource(service), self._streams, subscriptions)
+        routes = _routes(
+            SendResource(service), DeliveryResource(service), WebSocketResource(service), self._streams, subscriptions
+        )
         self._application = HttpApplication(routes, service)
         self._port = AsgiPort(
             self._application,
@@ -91,7 +95,7 @@ class HttpServer:
 
     def add_metrics(self, page: MetricsPage) -> None:
         """Tell the page of this port."""
-        add_http(page, self._port.connections, self._traffic, self._application.latency)
+        add_http(page, self._port.connections, self._traffic, self._latency)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
@@ -111,6 +115,7 @@ class HttpServer:
 def _routes(
     sends: SendResource,
     deliveries: DeliveryResource,
+    websockets: WebSocketResource,
     streams: StreamResource,
     subscriptions: SubscriptionResource,
 ) -> Mapping[str, Mapping[str, Route]]:
@@ -119,6 +124,7 @@ def _routes(
         "/v1/topics/*/messages": {"POST": Route("send", sends.send)},
         "/v1/topics/*/messages/*": {"DELETE": Route("recall", sends.recall)},
         "/v1/topics/*/stream": {"GET": Route("stream", streams.stream)},
+        f"{place}/websocket": {"GET": Route("websocket", websockets.open)},
         f"{place}/receive": {"POST": Route("receive", deliveries.receive)},
         f"{place}/ack": {"POST": Route("ack", deliveries.ack)},
         f"{place}/nack": {"POST": Route("nack", deliveries.nack)},

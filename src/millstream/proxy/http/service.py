@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from millstream.model.clock import Clock
 from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.processor import Processor
+from millstream.telemetry.counters import RpcLatency
 from millstream.telemetry.port_traffic import PortTraffic
 from millstream.transport.connection_memory import ConnectionMemory
 
@@ -22,3 +23,5 @@ class HttpService:
     memory: ConnectionMemory
     clock: Clock
     traffic: PortTraffic = field(default_factory=PortTraffic)
+    latency: RpcLatency = field(default_factory=RpcLatency)
+    """How long the requests took, by action and status; the commands of WebSockets among them."""

@@ -12,7 +12,7 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.routing.mqtt_filters import MqttFilters
-from millstream.proxy.feed import TopicFeed
+from millstream.proxy.feed import FeedPlace, TopicFeed
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.records import application_message_of, mqtt_topic_of
@@ -120,7 +120,7 @@ class SubscriptionTable:
             for topic in self._rules.topics_for(subscription.topic_filter):
                 self._leave(topic)
 
-    def deliver(self, topic: str, messages: Sequence[StoredMessage]) -> None:
+    def deliver(self, topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
         """See `FeedListener`."""
         now_ms = self._clock.now_ms()
         for record in messages:
@@ -150,7 +150,7 @@ class SubscriptionTable:
         for subscription in self._filters.match(message.topic):
             subscription.session.offer_own(message, subscription)
 
-    def note_gap(self, topic: str, lost: int) -> None:
+    def note_gap(self, topic: str, lost: int, place: FeedPlace) -> None:
         """See `FeedListener`."""
         self.gaps += lost
 
@@ -163,7 +163,7 @@ class SubscriptionTable:
             async with followed.opening:
                 if followed.end is None:
                     await self._find(topic)
-                    followed.end = await self._feed.follow(topic, self)
+                    followed.end = (await self._feed.follow(topic, self)).end
         except BaseException:
             self._leave(topic)
             raise
