@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.light_queue import light_queue
-from millstream.model.routing.amqp_bindings import AmqpBindings, fits
+from millstream.model.routing.amqp_bindings import AmqpBinding, AmqpBindings, fits
 from millstream.model.routing.mqtt_filters import MqttFilters
-from millstream.model.routing.routes import LightQueueConfig, RouteBinding, mqtt_name_of, place_in_amqp
+from millstream.model.routing.routes import LightQueueConfig, RouteBinding, further_keys, mqtt_name_of, place_in_amqp
 
 __all__ = ["MAX_BINDINGS", "MAX_LIGHT_QUEUES", "MAX_LIGHT_QUEUES_OF_MESSAGE", "RoutingTable"]
 
@@ -156,9 +156,10 @@ class RoutingTable:
                 found[bound.queue] = None
         if len(bindings.amqp):
             exchange, key = place_in_amqp(topic, properties)
-            for bound in bindings.amqp.match(exchange, key, properties):
+            further = further_keys(properties)
+            for bound in bindings.amqp.match(exchange, key, properties, further):
                 amqp = bound.binding.amqp
-                if amqp is None or all(fits(each, key, properties) for each in amqp.also):
+                if amqp is None or not amqp.also or _fits_all(amqp.also, (key, *further), properties):
                     found[bound.queue] = None
         queues = self._queues
         names = tuple([light_queue(name) for name in found if name in queues])
@@ -169,3 +170,8 @@ class RoutingTable:
                 f"{MAX_LIGHT_QUEUES_OF_MESSAGE}.",
             )
         return names
+
+
+def _fits_all(bindings: Sequence[AmqpBinding], keys: Sequence[str], properties: Mapping[str, str]) -> bool:
+    """Whether a message fits each of the bindings by one of its keys."""
+    return all(any(fits(binding, key, properties) for key in keys) for binding in bindings)

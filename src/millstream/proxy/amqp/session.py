@@ -275,11 +275,12 @@ class AmqpSession:
     def bounded_takers(self, publication: Publication) -> list[AmqpQueue]:
         """The queues with a limit of messages that get a message. Raises AmqpFailure for properties that are none."""
         host = self.host
-        headers = view_content(publication.properties).headers
-        taker = host.find_taker(publication.exchange, publication.routing_key, headers)
+        view = view_content(publication.properties)
+        key, headers, further = publication.routing_key, view.headers, view.further_keys
+        taker = host.find_taker(publication.exchange, key, headers, further)
         if taker is None:
             return []
-        names = host.route(taker, publication.routing_key, headers) & host.bounded.keys()
+        names = host.route(taker, key, headers, further) & host.bounded.keys()
         return [host.bounded[name] for name in sorted(names)]
 
     async def enforce_length(self, queue: AmqpQueue) -> None:
