@@ -245,6 +245,9 @@ class Broker:
         )
         self._light_queues.load()
         self.topics.find_light_queue = self._light_queues.find
+        self.topics.light_queues_of = self._light_queues.queues_of
+        self.groups.find_light_group = self._light_queues.find_group
+        self.groups.light_groups = self._light_queues.groups
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
         self._offsets.limit(self._end_of, self.clock.now_ms())

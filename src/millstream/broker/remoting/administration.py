@@ -127,7 +127,7 @@ class AdministrationHandlers:
         return command.response()
 
     def groups(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_group_table(self._broker.groups.all()))
+        return command.response(body=encode_group_table(self._broker.groups.list_known()))
 
 
 _LISTS: Final = "CPP"
@@ -145,7 +145,7 @@ class GroupHandlers:
         """With our own field `create` a group that is missing is made, where groups may be made on the fly."""
         call = GroupQuery.decode(command.ext)
         groups = self._broker.groups
-        found = groups.ensure(call.group) if call.create else groups.get(call.group)
+        found = groups.ensure(call.group) if call.create else groups.look_up(call.group)
         return command.response(body=encode_group(found))
 
     async def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -159,7 +159,7 @@ class GroupHandlers:
         if call.topic is not None:
             topics = [call.topic]
         elif not call.topics:
-            topics = broker.queues.topics_of(broker.groups.get(group).name)
+            topics = broker.queues.topics_of(broker.groups.look_up(group).name)
         found: list[QueueProgress] = []
         for name in topics:
             progress = broker.queues.progress(group, name, physical=call.is_physical)
@@ -210,7 +210,7 @@ class GroupHandlers:
         return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = self._broker.groups.get(GroupQuery.decode(command.ext).group)
+        group = self._broker.groups.look_up(GroupQuery.decode(command.ext).group)
         return command.response(body=encode_body(TopicList(self._broker.queues.topics_of(group.name))))
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "MAX_FURTHER_KEYS",
     "MQTT_TOPIC",
     "ORIGIN_MQTT_TOPIC",
+    "SESSION_KIND",
     "LightQueueConfig",
     "RouteBinding",
     "encode_further_keys",
@@ -31,7 +32,10 @@ __all__ = [
     "place_in_amqp",
 ]
 
-LIGHT_KINDS: Final = ("mqtt", "share", "amqp")
+SESSION_KIND: Final = "mqtt"
+"""The kind of the light queues of MQTT sessions; all of them are read by one group."""
+
+LIGHT_KINDS: Final = (SESSION_KIND, "share", "amqp")
 """What a light queue serves: an MQTT session, a shared subscription of MQTT, an AMQP queue."""
 
 MQTT_TOPIC: Final = "mqtt_topic"
