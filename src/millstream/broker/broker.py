@@ -42,6 +42,7 @@ from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.reader import Queues, Reader
 from millstream.broker.queues.reads import ReplicaQueues
+from millstream.broker.queues.ready_bytes import ReadyBytes
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
@@ -461,6 +462,7 @@ class Broker:
             group_offsets,
             self._logic,
             self._statistics,
+            ReadyBytes(group_offsets),
         )
         self.delivery = DeliveryService(
             self.name,

@@ -9,6 +9,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
 from millstream.model.errors import NameRefused
+from millstream.model.light_queue import is_light_queue
 from millstream.model.operations import QueueProgress, ResetRequest
 from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.administration.consumption import (
@@ -162,6 +163,9 @@ class GroupHandlers:
             topics = broker.queues.topics_of(broker.groups.look_up(group).name)
         found: list[QueueProgress] = []
         for name in topics:
+            if call.with_bytes and is_light_queue(name):
+                found += await broker.queues.measure_progress(group, name)
+                continue
             progress = broker.queues.progress(group, name, physical=call.is_physical)
             found += await progress if isinstance(progress, Awaitable) else progress
         rates = (broker.maintenance.traffic.rate(Flow.GET, name, group) for name in topics)

@@ -197,7 +197,7 @@ class AmqpChannel:
             return
         await self._wait_until_stored()
         for queue in bounded:
-            if queue.refuses_overflow and await self.session.access_of(queue.name).ready() >= (queue.max_length or 0):
+            if queue.refuses_overflow and not await self.session.has_room(queue, len(publication.body)):
                 if self._confirms is not None:
                     self._note_settled(self._confirms.next_tag(), False)
                 return

@@ -25,6 +25,7 @@ from millstream.model.operations import (
     PullRequest,
 )
 from millstream.protocol.amqp.deliveries import Credit
+from millstream.protocol.content_fields import filled_body
 from millstream.protocol.record import decode_record
 from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.names import group_of_queue, light_name_of_queue
@@ -46,6 +47,7 @@ __all__ = [
     "AmqpDelivery",
     "AmqpQueueReader",
     "QueueAccess",
+    "ReadyMessages",
 ]
 
 _log = logging.getLogger(__name__)
@@ -102,11 +104,44 @@ class AmqpDelivery:
     message: StoredMessage | None
     consumer: AmqpConsumer | None = None
 
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the body of a message that is not on its way yet."""
+        message = self.message
+        return 0 if message is None else len(filled_body(message.properties, message.body))
+
     def take_message(self) -> StoredMessage:
         """The message, once: what a client has not acknowledged takes no memory here."""
         message, self.message = self.message, None
         assert message is not None
         return message
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessages:
+    """What waits in a queue for a consumer. `size_bytes` are those of the bodies, 0 where nobody asked for them."""
+
+    count: int
+    size_bytes: int = 0
+
+    def has_room(self, queue: AmqpQueue, body_bytes: int) -> bool:
+        """Whether one message more keeps the queue within its limits."""
+        max_length, max_bytes = queue.max_length, queue.max_length_bytes
+        fits = max_length is None or self.count < max_length
+        return fits and (max_bytes is None or self.size_bytes + body_bytes <= max_bytes)
+
+    def without(self, body_bytes: int) -> ReadyMessages:
+        """What is left when one message goes."""
+        return ReadyMessages(self.count - 1, self.size_bytes - body_bytes)
+
+    def excess(self, queue: AmqpQueue) -> int:
+        """How many messages have to go so that the queue is within its limits; of those that are too many by their
+        bytes as many as there would be if all were as large."""
+        max_length, max_bytes = queue.max_length, queue.max_length_bytes
+        by_count = 0 if max_length is None else self.count - max_length
+        if max_bytes is None or self.size_bytes <= max_bytes:
+            return max(by_count, 0)
+        return max(by_count, (self.size_bytes - max_bytes) * self.count // self.size_bytes, 1)
 
 
 class QueueAccess:
@@ -123,6 +158,8 @@ class QueueAccess:
         self.group = group_of_queue(virtual_host, name)
         self.held = 0
         """Messages that were taken for consumers of this proxy and that none of them has got."""
+        self.held_bytes = 0
+        """Bytes of their bodies."""
         self._find = find
         self._backend = backend
         self._clock = clock
@@ -203,13 +240,19 @@ class QueueAccess:
 
     async def ready(self) -> int:
         """Messages that wait for a consumer."""
-        total = 0
+        return (await self.measure()).count
+
+    async def measure(self, *, with_bytes: bool = False) -> ReadyMessages:
+        """The same, and where they are asked for the bytes of their bodies."""
+        count, size_bytes = self.held, self.held_bytes
         for broker in await self._backend.brokers():
             try:
-                total += sum([one.ready for one in await self._backend.progress(broker, self.group, self.topic)])
+                found = await self._backend.progress(broker, self.group, self.topic, with_bytes=with_bytes)
             except NameRefused:
                 continue
-        return total + self.held
+            count += sum([one.ready for one in found])
+            size_bytes += sum([one.ready_bytes or 0 for one in found])
+        return ReadyMessages(count, size_bytes)
 
     async def purge(self) -> int:
         """Remove what is ready; how many messages that were. Deliveries that are not settled stay."""
@@ -264,7 +307,6 @@ class AmqpQueueReader:
         self._has_single_consumer = queue.has_single_consumer
         self._window_size = PRIORITY_WINDOW if queue.max_priority else 0
         self._window: list[tuple[int, int, AmqpDelivery]] = []
-        self._window_bytes = 0
         self._body_bytes = 1
         self._numbers = count()
         self._wake = asyncio.Event()
@@ -303,8 +345,9 @@ class AmqpQueueReader:
         for task in (*tasks, *([self._starting] if self._starting else ())):
             task.cancel()
         self._starting = None
-        held, self._window, self._window_bytes = self.list_held(), [], 0
+        held, self._window = self.list_held(), []
         self.access.held -= len(held)
+        self.access.held_bytes -= sum([one.body_bytes for one in held])
         return held
 
     async def _start(self) -> None:
@@ -347,7 +390,7 @@ class AmqpQueueReader:
 
     def _room(self) -> int:
         if self._window_size:
-            has_room = self.consumers and self._window_bytes < MAX_WINDOW_BYTES
+            has_room = self.consumers and self.access.held_bytes < MAX_WINDOW_BYTES
             return self._window_size - len(self._window) if has_room else 0
         if self._has_single_consumer:
             return self.consumers[0].room if self.consumers else 0
@@ -356,7 +399,7 @@ class AmqpQueueReader:
     def _hold(self, found: list[AmqpDelivery]) -> None:
         for delivery in found:
             assert delivery.message is not None
-            self._window_bytes += len(delivery.message.body)
+            self.access.held_bytes += delivery.body_bytes
             heappush(self._window, (-self.access.priority_of(delivery.message), next(self._numbers), delivery))
         self.access.held += len(found)
         self._drain_window()
@@ -365,7 +408,7 @@ class AmqpQueueReader:
         while self._window and (consumer := self._next()) is not None:
             _, _, delivery = heappop(self._window)
             self.access.held -= 1
-            self._window_bytes -= len(delivery.message.body) if delivery.message is not None else 0
+            self.access.held_bytes -= delivery.body_bytes
             self._wake.set()
             consumer.channel.deliver(consumer, delivery)
 

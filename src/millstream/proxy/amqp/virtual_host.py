@@ -56,7 +56,7 @@ class VirtualHost:
         self.limited: dict[str, AmqpQueue] = {}
         """The queues whose messages, or who themselves, go after a time."""
         self.bounded: dict[str, AmqpQueue] = {}
-        """The queues that hold so many messages at most."""
+        """The queues that hold so many messages, or bytes of them, at most."""
         self.exclusive: defaultdict[str, dict[str, AmqpQueue]] = defaultdict(dict)
         """The exclusive queues by their connections."""
         self._bindings: dict[str, DeclaredBinding] = {}
@@ -80,7 +80,7 @@ class VirtualHost:
                 self.exclusive[declared.owner][declared.name] = declared
             if declared.has_time_limit:
                 self.limited[declared.name] = declared
-            if declared.max_length is not None:
+            if declared.is_bounded:
                 self.bounded[declared.name] = declared
         else:
             identity = declared.identity
