@@ -32,7 +32,7 @@ from millstream.proxy.amqp.stored_content import (
     wire_properties,
 )
 from millstream.proxy.amqp.virtual_host import VirtualHost
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, unpack
 
 __all__ = ["MAX_DEATHS", "AmqpDeadLetters", "with_death"]
 
@@ -70,7 +70,7 @@ class AmqpDeadLetters:
         common[names.ORIGIN_MESSAGE_ID] = message.message_id
         if further:
             common[names.AMQP_KEYS] = encode_further_keys(further)
-        body = stored_body(body_of(message), common)
+        body = stored_body(body_of(await unpack(message)), common)
         outgoing = [
             OutgoingMessage(
                 topic,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
@@ -31,6 +31,7 @@ from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.names import group_of_queue, light_name_of_queue
 from millstream.proxy.amqp.stored_content import AMQP_PRIORITY
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.stored_body import is_packed, unpack
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -300,8 +301,16 @@ class AmqpQueueReader:
     delivered first.
     """
 
-    def __init__(self, backend: BrokerBackend, access: QueueAccess, queue: AmqpQueue) -> None:
+    def __init__(
+        self,
+        backend: BrokerBackend,
+        access: QueueAccess,
+        queue: AmqpQueue,
+        run: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`run` does something that nobody waits for."""
         self.access = access
+        self._run = run
         self.consumers: list[AmqpConsumer] = []
         self._backend = backend
         self._has_single_consumer = queue.has_single_consumer
@@ -365,6 +374,9 @@ class AmqpQueueReader:
             self._asked += room
             try:
                 found = await self.access.pop(broker, room, POP_WAIT_MS)
+                self._asked -= room
+                room = 0
+                await self._pass_on(found)
             except MillstreamError as error:
                 level = logging.DEBUG if attempt else logging.WARNING
                 _log.log(level, "the queue %s cannot be read at %s now: %s", self.access.name, broker, error)
@@ -379,14 +391,39 @@ class AmqpQueueReader:
             finally:
                 self._asked -= room
             attempt = 0
-            if found:
-                # As large as these, the next ones are likely to be.
-                total = sum([len(one.message.body) for one in found if one.message is not None])
-                self._body_bytes = max(total // len(found), 1)
-            if self._window_size:
-                self._hold(found)
-            elif left := self._hand_out(found):
-                await self.access.put_back(left, uncounted=True)
+
+    async def _pass_on(self, found: list[AmqpDelivery]) -> None:
+        """Hold or hand out what was taken; what there is no room for is put back. Raises what `unpack` raises."""
+        passed = total_bytes = 0
+        ready: list[AmqpDelivery] = []
+        try:
+            for delivery in found:
+                message = delivery.message
+                if message is not None and is_packed(message):
+                    # While a thread works on it those behind it wait, so that their order is kept.
+                    if self._room() <= 0 or total_bytes > MAX_WINDOW_BYTES:
+                        break
+                    delivery.message = await unpack(message)
+                size_bytes = delivery.body_bytes
+                if self._window_size:
+                    ready.append(delivery)
+                elif (consumer := self._next()) is not None:
+                    consumer.channel.deliver(consumer, delivery)
+                else:
+                    break
+                total_bytes += size_bytes
+                passed += 1
+        except BaseException:
+            # No consumer has seen them, and this task may be at its end.
+            self._run(self.access.put_back([*ready, *found[passed:]], uncounted=True))
+            raise
+        if ready:
+            self._hold(ready)
+        if passed:
+            # As large as these, the next ones are likely to be.
+            self._body_bytes = max(total_bytes // passed, 1)
+        if passed < len(found):
+            await self.access.put_back(found[passed:], uncounted=True)
 
     def _room(self) -> int:
         if self._window_size:
@@ -411,15 +448,6 @@ class AmqpQueueReader:
             self.access.held_bytes -= delivery.body_bytes
             self._wake.set()
             consumer.channel.deliver(consumer, delivery)
-
-    def _hand_out(self, found: list[AmqpDelivery]) -> list[AmqpDelivery]:
-        """Give each to the next consumer that has room; what nobody has room for."""
-        for number, delivery in enumerate(found):
-            consumer = self._next()
-            if consumer is None:
-                return found[number:]
-            consumer.channel.deliver(consumer, delivery)
-        return []
 
     def _next(self) -> AmqpConsumer | None:
         consumers = self.consumers

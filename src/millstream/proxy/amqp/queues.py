@@ -54,6 +54,8 @@ class ProxyQueues:
         for reader in self._readers.values():
             self.run(reader.access.put_back(reader.stop(), uncounted=True))
         self._flush_acks()
+        # What readers have under way they give back in the next turn.
+        await asyncio.sleep(0)
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -84,7 +86,7 @@ class ProxyQueues:
         key = virtual_host, queue.name
         reader = self._readers.get(key)
         if reader is None:
-            reader = self._readers[key] = AmqpQueueReader(self._backend, self.access_of(*key), queue)
+            reader = self._readers[key] = AmqpQueueReader(self._backend, self.access_of(*key), queue, self.run)
         if reader.consumers and (consumer.is_exclusive or any(one.is_exclusive for one in reader.consumers)):
             words = f"queue '{queue.name}' in vhost '{virtual_host}' in exclusive use"
             raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)

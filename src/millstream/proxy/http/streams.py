@@ -21,7 +21,7 @@ from millstream.proxy.http.answer import Send
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
 from millstream.proxy.pulls import ClientQueue, Pull
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, unpack
 from millstream.security.policy import RequiredAccess
 
 __all__ = ["KEEP_ALIVE_S", "MAX_STREAMS", "MAX_STREAM_QUEUES", "StreamResource"]
@@ -144,7 +144,7 @@ class StreamResource:
                 self._traffic.messages_out += len(part.messages)
                 for message in part.messages:
                     places[part.queue] = message.queue_offset + 1
-                    event = _encode(message, _write_places(queues, places))
+                    event = _encode(await unpack(message), _write_places(queues, places))
                     await send({"type": "http.response.body", "body": event, "more_body": True})
                 places[part.queue] = part.next_offset
 
