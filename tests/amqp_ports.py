@@ -34,6 +34,7 @@ class AmqpSite:
     backend: LocalBackend | RemoteBackend
     server: AmqpServer
     loop: asyncio.AbstractEventLoop
+    nameserver: str
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
@@ -46,13 +47,15 @@ class AmqpSite:
 
 
 @asynccontextmanager
-async def open_backend(directory: Path, *, remote: bool) -> AsyncIterator[tuple[Broker, LocalBackend | RemoteBackend]]:
-    """A broker, and a backend in its process or beyond sockets."""
+async def open_backend(
+    directory: Path, *, remote: bool
+) -> AsyncIterator[tuple[Broker, LocalBackend | RemoteBackend, str]]:
+    """A broker, a backend in its process or beyond sockets, and then the address of the nameserver."""
     if not remote:
         broker = Broker(directory, options=BrokerOptions(store=STORE))
         await broker.start()
         try:
-            yield broker, LocalBackend(broker)
+            yield broker, LocalBackend(broker), ""
         finally:
             await broker.close()
         return
@@ -60,7 +63,7 @@ async def open_backend(directory: Path, *, remote: bool) -> AsyncIterator[tuple[
         backend = RemoteBackend(servers.nameserver)
         await backend.start()
         try:
-            yield servers.broker, backend
+            yield servers.broker, backend, servers.nameserver
         finally:
             await backend.close()
 
@@ -81,7 +84,7 @@ def running_amqp(
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with open_backend(directory, remote=remote) as (broker, backend):
+        async with open_backend(directory, remote=remote) as (broker, backend, nameserver):
             server = AmqpServer(
                 Processor(backend),
                 backend,
@@ -94,7 +97,7 @@ def running_amqp(
             )
             try:
                 port = await server.start()
-                sites.append(AmqpSite(port, broker, backend, server, asyncio.get_running_loop()))
+                sites.append(AmqpSite(port, broker, backend, server, asyncio.get_running_loop(), nameserver))
                 ready.set()
                 await asyncio.to_thread(stop.wait)
             finally:

@@ -2,7 +2,7 @@
 
 Every receiver tells of a message by plain names: `body`, `key`, `tag`, `group`, `content type`, `correlation`,
 `reply to`, `expires`, `trace`, and `event NAME` and `user NAME` for attributes and user properties. It says only what
-its protocol has a place for.
+its protocol has a place for. Beside that stands which delivery it is, in the protocol's own words.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ import pika
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.group_operations import DeadLetterOperations
-from millstream.model.message import Message
+from millstream.model.group import GroupConfig
+from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import DeadLetterQuery
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.protocol.mqtt.packets import Publish
+from millstream.protocol.mqtt.packets import Acknowledgement, Publish
 from millstream.protocol.mqtt.properties import Properties, PropertyId
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
 from millstream.server.protocol_ports import WantedPort, amqp_port, http_port, mqtt_port
 from patience import PATIENCE_S
 from proxy.mqtt.mqtt_peer import Peer, connect_to
 
-__all__ = ["BODIES", "ROUNDS", "Arrivals", "Seen", "exchange_messages"]
+__all__ = ["BODIES", "ROUNDS", "SQL_ROUNDS", "Arrivals", "Seen", "exchange_messages"]
 
 Seen = dict[str, str]
 
@@ -47,13 +50,22 @@ BODIES: Final = {
 }
 """The body of each sender's message, by which it is known."""
 
-ROUNDS: Final = ("at first", "redriven")
-"""A message comes once as it was sent, and once more after a group made it a dead letter that was sent again."""
+ROUNDS: Final = ("at first", "delivered again", "redriven")
+"""A message comes once as it was sent, once more because its receiver gave it back, and as a new one after a group made
+it a dead letter that was sent again."""
+
+SQL_ROUNDS: Final = ("at first", "redriven")
+"""Who reads a topic for itself gives nothing back."""
+
+_AGAIN: Final = ROUNDS.index("delivered again") + 1
 
 _SENDERS: Final = {body: name for name, body in BODIES.items()}
 _CLIENT: Final = (("x-mq-client-id", "pairs@1"),)
 _EXPIRY_MS: Final = 3_600_000
 _GROUP: Final = "gives-up"
+_REMOTING_GROUP: Final = "by-remoting"
+_RETRY_TOPIC: Final = f"%RETRY%{_REMOTING_GROUP}"
+_HTTP_PLACE: Final = "/v1/groups/by-http/topics/orders"
 
 
 @dataclass
@@ -73,7 +85,7 @@ class Arrivals:
 
 
 async def exchange_messages(directory: Path, *, with_sql: bool) -> Arrivals:
-    """Send by all protocols into one topic and receive by all, twice; SQL takes part where it is asked for."""
+    """Send by all protocols into one topic and receive by all, once each round; SQL takes part where it is asked."""
     async with AsyncExitStack() as stack:
         wanted = (
             WantedPort("http", 0, http_port),
@@ -92,7 +104,7 @@ async def exchange_messages(directory: Path, *, with_sql: bool) -> Arrivals:
         ends = _Ends(nameserver, channel, http)
         await asyncio.to_thread(ends.create_topic)
         await ends.open_mqtt(endpoints.protocols["mqtt"].port)
-        stack.callback(ends.mqtt.close)
+        stack.callback(ends.close_mqtt)
         await asyncio.to_thread(ends.open_amqp, endpoints.protocols["amqp"].port)
         stack.push_async_callback(asyncio.to_thread, ends.amqp.connection.close)
         senders = tuple(name for name in BODIES if with_sql or name != "sql")
@@ -100,10 +112,12 @@ async def exchange_messages(directory: Path, *, with_sql: bool) -> Arrivals:
         if with_sql:
             await ends.insert()
         for times in range(1, len(ROUNDS) + 1):
-            await ends.receive_all(senders, times)
-            if times < len(ROUNDS):
+            if times == _AGAIN:
+                await ends.give_back()
+            elif times > 1:
                 await ends.give_up(len(senders))
                 await ends.redrive()
+            await ends.receive_all(senders, times)
         if with_sql:
             await ends.select()
         return ends.arrivals
@@ -116,18 +130,29 @@ class _Ends:
         self._channel = channel
         self._http = http
         self.mqtt: Peer
+        self._mqtt_port = 0
+        self._is_given_back = False
         self.amqp: Any
-        self._next_offset = 0
+        self._next_offset = self._retry_offset = 0
+        # What the receivers have got and may give back.
+        self._handles: list[str] = []
+        self._http_handles: list[str] = []
+        self._pulled: list[StoredMessage] = []
 
     def create_topic(self) -> None:
         with BlockingClient(self._nameserver, timeout_s=PATIENCE_S) as client:
+            client.create_group(GroupConfig(_REMOTING_GROUP, backoff_s=(0,)))
             attributes = {"message.type": "MIXED"}
             client.create_topic(TopicConfig("orders", read_queues=1, write_queues=1, attributes=attributes))
 
     async def open_mqtt(self, port: int) -> None:
+        self._mqtt_port = port
         self.mqtt = await connect_to(port)
-        await self.mqtt.connect("pairs")
+        await self.mqtt.connect("pairs", expiry_s=600)
         await self.mqtt.subscribe("orders/#", qos=1)
+
+    def close_mqtt(self) -> None:
+        self.mqtt.close()
 
     def open_amqp(self, port: int) -> None:
         connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
@@ -176,7 +201,8 @@ class _Ends:
         assert answer.status_code == 200, answer.text
 
     async def _publish_mqtt(self) -> None:
-        sender = self.mqtt
+        sender = await connect_to(self._mqtt_port)
+        await sender.connect("sender")
         values: dict[PropertyId, int | str | bytes] = {
             PropertyId.CONTENT_TYPE: "text/plain",
             PropertyId.CORRELATION_DATA: b"c1",
@@ -184,9 +210,12 @@ class _Ends:
             PropertyId.MESSAGE_EXPIRY_INTERVAL: _EXPIRY_MS // 1000,
         }
         user = [("colour", "blue"), ("odd", "|41\x02"), ("colour", "green"), ("KEYS", "mine"), ("traceparent", TRACE)]
-        sender.send(Publish("orders/red", BODIES["mqtt"], 0, properties=Properties(values, user)))
-        values = {PropertyId.CONTENT_TYPE: "application/json"}
-        sender.send(Publish("orders/red", BODIES["mqtt-event"], 0, properties=Properties(values, [*EVENT.items()])))
+        plain = Publish("orders/red", BODIES["mqtt"], 1, packet_id=1, properties=Properties(values, user))
+        held = Properties({PropertyId.CONTENT_TYPE: "application/json"}, [*EVENT.items()])
+        sender.send(plain, Publish("orders/red", BODIES["mqtt-event"], 1, packet_id=2, properties=held))
+        for _ in range(2):
+            await sender.expect(Acknowledgement)
+        sender.close()
 
     def _publish_amqp(self) -> None:
         properties = pika.BasicProperties(
@@ -255,12 +284,14 @@ class _Ends:
             system = message.system_properties
             told = {f"user {name}": value for name, value in message.user_properties.items()}
             told |= {"key": " ".join(system.keys), "tag": system.tag, "group": system.message_group}
-            self.arrivals.note("grpc", message.body, told | {"trace": system.trace_context})
+            told |= {"trace": system.trace_context, "attempt": str(system.delivery_attempt)}
+            self._handles.append(system.receipt_handle)
+            self.arrivals.note("grpc", message.body, told)
 
     async def _receive_http(self) -> None:
-        place = "/v1/groups/by-http/topics/orders"
-        answer = await self._http.post(f"{place}/receive", params={"max": "32", "wait": "20s"})
+        answer = await self._http.post(f"{_HTTP_PLACE}/receive", params={"max": "32", "wait": "20s"})
         for found in answer.json()["messages"]:
+            self._http_handles.append(found["handle"])
             event = found["event"]
             body = base64.b64decode(event.pop("data_base64", ""))
             if "data" in event:
@@ -268,27 +299,39 @@ class _Ends:
                 body = data.encode() if isinstance(data, str) else json.dumps(data).encode()
             told = {f"event {name}": value for name, value in event.items()}
             told |= {f"user {name}": value for name, value in json.loads(event.get("millstreamprops", "{}")).items()}
-            self.arrivals.note("http", body, told)
+            self.arrivals.note("http", body, told | {"attempt": str(found["attempt"])})
 
     async def _pull(self) -> None:
-        def read() -> list[Any]:
+        def read() -> list[StoredMessage]:
             with BlockingClient(self._nameserver, timeout_s=PATIENCE_S) as client:
                 [queue] = client.queues("orders")
-                return client.pull(queue, self._next_offset).messages()
+                found = client.pull(queue, self._next_offset).messages()
+                if found:
+                    self._next_offset = found[-1].queue_offset + 1
+                # What the group gave back is in a topic of its own.
+                for retries in client.queues(_RETRY_TOPIC) if self._is_given_back else ():
+                    again = client.pull(retries, self._retry_offset).messages()
+                    self._retry_offset += len(again)
+                    found += again
+                return found
 
         for message in await asyncio.to_thread(read):
-            self._next_offset = message.queue_offset + 1
+            if not self._is_given_back:
+                self._pulled.append(message)
             told = {f"user {name}": value for name, value in message.user_properties.items()}
             told |= {"key": " ".join(message.keys), "tag": message.tag or ""}
             told |= {"group": message.properties.get("__SHARDINGKEY", "")}
             told |= {"trace": message.properties.get("TRACE_CONTEXT", "")}
+            told |= {"reconsume times": str(message.reconsume_times)}
             self.arrivals.note("remoting", message.body, told)
 
     async def _receive_mqtt(self) -> None:
-        found = await self.mqtt.receive()
+        # What is not acknowledged comes again with the next connection.
+        found = await (self.mqtt.receive() if self._is_given_back else self.mqtt.expect(Publish))
         told = {f"user {name}": value for name, value in reversed(found.properties.user)}
         told["users"] = json.dumps(found.properties.user)
         told["topic"] = found.topic
+        told["dup"] = str(found.dup)
         values = found.properties.values
         if PropertyId.MESSAGE_EXPIRY_INTERVAL in values:
             told["expires"] = "yes"
@@ -299,11 +342,11 @@ class _Ends:
         self.arrivals.note("mqtt", found.payload, told)
 
     async def _receive_amqp(self) -> None:
-        method, properties, body = await asyncio.to_thread(self.amqp.basic_get, "inbox", True)
+        method, properties, body = await asyncio.to_thread(self.amqp.basic_get, "inbox")
         if method is None:
             return
         told = {f"user {name}": str(value) for name, value in (properties.headers or {}).items()}
-        told |= {"exchange": method.exchange, "tag": method.routing_key}
+        told |= {"exchange": method.exchange, "tag": method.routing_key, "redelivered": str(method.redelivered)}
         if properties.expiration is not None:
             told["expires"] = "yes"
         for name, attribute in _AMQP_FIELDS.items():
@@ -328,6 +371,35 @@ class _Ends:
             self.arrivals.note("sql", row["body"].encode(), told | {"key": row["keys"], "tag": row["tag"]})
 
     # what happens in between
+
+    async def give_back(self) -> None:
+        """Have every receiver get again what it has got."""
+        stub = METHODS["ChangeInvisibleDuration"].stub(self._channel)
+        for handle in self._handles:
+            request = m.ChangeInvisibleDurationRequest(
+                group=m.Resource(name="by-grpc"),
+                topic=m.Resource(name="orders"),
+                receipt_handle=handle,
+                invisible_duration=m.Duration(),
+            )
+            answer = await stub(request, metadata=_CLIENT, timeout=PATIENCE_S)
+            assert answer.status.code == m.OK, answer
+        nacked = await self._http.post(f"{_HTTP_PLACE}/nack", json={"handles": self._http_handles})
+        assert nacked.status_code == 200, nacked.text
+        await asyncio.to_thread(self._send_back)
+        self.mqtt.close()
+        self.mqtt = await connect_to(self._mqtt_port)
+        await self.mqtt.connect("pairs", clean_start=False, expiry_s=600)
+        self._is_given_back = True
+        await asyncio.to_thread(self.amqp.basic_nack, 0, True, True)
+
+    def _send_back(self) -> None:
+        with BlockingClient(self._nameserver, timeout_s=PATIENCE_S) as client:
+            [address] = client.run(client.conversations.masters())
+            for message in self._pulled:
+                ext = {"group": _REMOTING_GROUP, "offset": str(message.log_offset), "delayLevel": "0"}
+                command = RemotingCommand(RequestCode.CONSUMER_SEND_MSG_BACK, {**ext, "originTopic": "orders"})
+                client.run(client.conversations.ask(address, command))
 
     async def give_up(self, messages: int) -> None:
         """Make all messages dead letters of a group."""

@@ -45,6 +45,7 @@ from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.reader import Queues, Reader
 from millstream.broker.queues.reads import ReplicaQueues
+from millstream.broker.queues.ready_bytes import ReadyBytes
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
@@ -258,6 +259,9 @@ class Broker:
         )
         self._light_queues.load()
         self.topics.find_light_queue = self._light_queues.find
+        self.topics.light_queues_of = self._light_queues.queues_of
+        self.groups.find_light_group = self._light_queues.find_group
+        self.groups.light_groups = self._light_queues.groups
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
         self._offsets.limit(self._end_of, self.clock.now_ms())
@@ -471,6 +475,7 @@ class Broker:
             group_offsets,
             self._logic,
             self._statistics,
+            ReadyBytes(group_offsets),
         )
         self.delivery = DeliveryService(
             self.name,

@@ -201,6 +201,8 @@ class QueueProgress:
     """When the oldest message that is not consumed was stored; 0 where all are."""
     consumed_ms: int = 0
     """When the message before `committed` was stored; 0 where it is not known."""
+    ready_bytes: int | None = None
+    """Bytes of the bodies of what is ready, as they are stored; None where nobody has measured them."""
 
     @property
     def lag(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "AMQP_KEYS",
     "BORN_HOST",
     "BORN_TIMESTAMP",
     "CLUSTER",
@@ -96,6 +97,8 @@ REAL_QUEUE = "REAL_QID"
 """The same for the queue."""
 EXPIRES_MS = "__EXPIRES_MS"
 """Our own: when the message expires; see `model/expiry.py`."""
+AMQP_KEYS = "__AMQP_KEYS"
+"""Our own: further AMQP routing keys of the message; see `model/routing/routes.py`."""
 
 MAX_STORED_BYTES = 32767 - 20
 """Bytes of the text form at most: the record holds its length in a signed int16 and adds a checksum property."""
@@ -112,7 +115,7 @@ RESERVED = frozenset(
     DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# __SHARDINGKEY INNER_NUM INNER_BASE
     CHECK_IMMUNITY_TIME_IN_SECONDS __transactionId__ TRANSACTION_CHECK_TIMES INNER_MULTI_DISPATCH TRACE_CONTEXT
     _SYS_MSG_PRIORITY_ __LITE_TOPIC
-    __DLQ_REASON __REDRIVE_OF __EXPIRES_MS
+    __DLQ_REASON __REDRIVE_OF __EXPIRES_MS __AMQP_KEYS
     """.split()
 )
 """Names that a user property may not take."""

@@ -21,6 +21,7 @@ __all__ = [
     "CONTENT_TYPE",
     "EMPTY_BODY",
     "EVENT_CONTENT_TYPE",
+    "MAX_STANDING_BYTES",
     "MQTT_CONTENT_TYPE",
     "MQTT_CORRELATION",
     "MQTT_EMPTY",
@@ -88,7 +89,8 @@ CONTENT_FIELDS: Final = frozenset(
 SORTING_FIELDS: Final = (names.KEYS, names.TAGS, names.MESSAGE_GROUP, names.PRIORITY)
 """What RocketMQ sorts messages by: shown as user properties, by these names, where a protocol has no other place."""
 
-_MAX_STANDING_BYTES: Final = 1
+MAX_STANDING_BYTES: Final = 1
+"""Bytes of what stands for a body of none, at most."""
 
 
 def is_of_mqtt(held: Mapping[str, str]) -> bool:
@@ -122,6 +124,6 @@ def reply_place_of(held: Mapping[str, str]) -> str | None:
 
 def filled_body(held: Mapping[str, str], body: bytes) -> bytes:
     """The body as its sender gave it: what stands for a body of no bytes is none."""
-    if len(body) <= _MAX_STANDING_BYTES and (MQTT_EMPTY in held or held.get(EMPTY_BODY) == "true"):
+    if len(body) <= MAX_STANDING_BYTES and (MQTT_EMPTY in held or held.get(EMPTY_BODY) == "true"):
         return b""
     return body

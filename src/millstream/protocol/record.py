@@ -39,6 +39,7 @@ __all__ = [
     "RecordOutline",
     "RecordParts",
     "bodies_of",
+    "body_bytes_of",
     "decode_record",
     "encode_record",
     "iterate_records",
@@ -336,6 +337,15 @@ def system_flag_of(record: bytes | memoryview) -> int:
     """The bits of the record's system flag."""
     flag: int = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0]
     return flag
+
+
+def body_bytes_of(record: memoryview) -> int:
+    """The bytes of the record's body as it is stored; RECORD_DAMAGED for a record that cannot have so many."""
+    fields, position = _unpack_fixed_part(record)
+    size_bytes: int = fields[-1]
+    if not 0 <= size_bytes <= len(record) - position:
+        raise _damage_error(fields[6], f"its body has {size_bytes} bytes")
+    return size_bytes
 
 
 def store_timestamp_ms(record: bytes | memoryview) -> int:

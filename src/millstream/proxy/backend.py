@@ -126,8 +126,13 @@ class BrokerBackend(Protocol):
         """The group's offset in a queue, None if it has none; TOPIC_NOT_FOUND."""
         ...
 
-    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
-        """How far the group is in each queue of the topic at that broker; TOPIC_NOT_FOUND, GROUP_NOT_FOUND."""
+    async def progress(
+        self, broker_name: str, group: str, topic: str, *, with_bytes: bool = False
+    ) -> list[QueueProgress]:
+        """How far the group is in each queue of the topic at that broker; TOPIC_NOT_FOUND, GROUP_NOT_FOUND.
+
+        `with_bytes`: of a light queue with the bytes that are ready, which costs a look at each new message.
+        """
         ...
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:

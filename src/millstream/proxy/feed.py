@@ -23,6 +23,7 @@ from millstream.model.properties import EXPIRES_MS
 from millstream.model.topic import Permission
 from millstream.protocol.batches import messages_of, messages_of_run
 from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute
+from millstream.proxy.stored_body import is_packed, unpack
 
 __all__ = [
     "MAX_BEHIND_RECORDS",
@@ -31,6 +32,7 @@ __all__ = [
     "READ_RECORDS",
     "ROUTE_INTERVAL_S",
     "TAIL_WAIT_MS",
+    "BodyWish",
     "FeedListener",
     "FeedPlace",
     "Following",
@@ -63,6 +65,10 @@ _GROUP: Final = "MILLSTREAM_PROXY"
 
 QueueKey = tuple[str, int]
 """A broker's name and the number of a queue; the name is blank where the queue may move between brokers."""
+
+
+BodyWish = Callable[[str, StoredMessage], bool]
+"""Whether a listener reads the body of a message of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ class _Follower:
     listener: FeedListener
     began_ms: int
     starts: dict[QueueKey, int]
+    wants_body: BodyWish | None
 
 
 @dataclass(eq=False, slots=True)
@@ -142,17 +149,18 @@ class TopicFeed:
         """Queues that are followed now."""
         return sum(len(topic.readers) for topic in self._topics.values())
 
-    async def follow(self, topic: str, listener: FeedListener) -> Following:
+    async def follow(self, topic: str, listener: FeedListener, wants_body: BodyWish | None = None) -> Following:
         """Have the listener called for all records that are stored from now on.
 
         Records that were stored before the call do not come, all that are stored after it returned do, as long as they
-        are there to be read and have not expired. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its
+        are there to be read and have not expired. Packed bodies of which `wants_body` says so are unpacked, by a thread
+        where that takes long. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its
         brokers from answering.
         """
         held = self._topics.get(topic)
         if held is None:
             held = self._topics[topic] = _Topic(topic, self._clock.now_ms())
-        follower = _Follower(listener, self._clock.now_ms(), {})
+        follower = _Follower(listener, self._clock.now_ms(), {}, wants_body)
         held.coming += 1
         try:
             async with held.opening:
@@ -278,6 +286,9 @@ class TopicFeed:
             self._pass_over(topic, key, reader, result.max_offset, result.max_offset - offset)
         else:
             messages, damaged = self._messages_of(result, offset)
+            for number, message in enumerate(messages):
+                if is_packed(message) and self._is_body_wanted(topic, message):
+                    messages[number] = await unpack(message)
             # Before the listeners: what one of them cannot take does not come again.
             reader.next_offset = max(offset, result.next_offset)
             if messages:
@@ -308,6 +319,10 @@ class TopicFeed:
             self.expired += len(messages) - len(current)
             found += current
         return found, damaged
+
+    def _is_body_wanted(self, topic: _Topic, message: StoredMessage) -> bool:
+        wishes = (follower.wants_body for follower in topic.followers)
+        return any(wants(topic.name, message) for wants in wishes if wants is not None)
 
     def _deliver(self, topic: _Topic, key: QueueKey, reader: _Reader, messages: list[StoredMessage]) -> None:
         first = messages[0].queue_offset

@@ -118,9 +118,13 @@ class LocalBackend:
         self._broker.topics.get(topic)
         return await _resolve(self._broker.queues.committed_offset(group, topic, queue_id))
 
-    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
+    async def progress(
+        self, broker_name: str, group: str, topic: str, *, with_bytes: bool = False
+    ) -> list[QueueProgress]:
         """See `BrokerBackend`."""
         self._check(broker_name)
+        if with_bytes:
+            return await self._broker.queues.measure_progress(group, topic)
         return await _resolve(self._broker.queues.progress(group, topic))
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:

@@ -14,6 +14,7 @@ from broker_bench import Bench, attempts, bodies, open_bench, running, settle
 from millstream.broker.delivery.admission import plain_properties
 from millstream.broker.light_queues.dispatcher import RouteDispatcher
 from millstream.broker.pop.dead_letters import ORIGIN_TOPIC
+from millstream.broker.queues import consumer_groups
 from millstream.broker.queues.light_copies import COPY_TOPIC
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.group import FirstPosition, GroupConfig
@@ -394,3 +395,41 @@ async def test_a_damaged_message_is_passed_over(bench: Bench, caplog: pytest.Log
         file.write(b"?")
     with caplog.at_level(logging.ERROR):
         assert await pop_session(bench) == ["a", "c"]
+
+
+async def test_the_group_of_a_queue_is_known_with_its_lag_before_anybody_reads_it(bench: Bench) -> None:
+    groups, queues = bench.broker.groups, bench.broker.queues
+    await put(bench, declare("amqp-q", "q", "amqp"), bind("amqp-q"), declare("mqtt-a"), bind("mqtt-a"))
+    await bench.send("one")
+    assert groups.look_up("q") == GroupConfig("q", max_attempts=1000)
+    assert [group.name for group in groups.list_known()] == ["q"]
+    assert groups.find("q") is None
+    assert queues.topics_of("q") == ["%LMQ%amqp-q"]
+    [progress] = queues.own_progress("q")
+    assert (progress.ready, progress.in_flight, progress.lag) == (1, 0, 1)
+    # Its settings hold once somebody has given it some.
+    groups.update(GroupConfig("q", max_attempts=3))
+    assert [group.max_attempts for group in groups.list_known()] == [3]
+    groups.delete("q")
+    await put(bench, declare("amqp-q", "r", "amqp"))
+    assert [group.name for group in groups.list_known()] == ["r"]
+    assert (queues.topics_of("q"), queues.topics_of("r")) == ([], ["%LMQ%amqp-q"])
+    await put(bench, route("queue/amqp-q"))
+    assert groups.list_known() == []
+    for name in ("q", "r", GROUP):
+        with pytest.raises(NameRefused, match="does not exist"):
+            groups.look_up(name)
+
+
+async def test_a_group_that_only_a_queue_has_admits_nobody_to_topics(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, auto_create_groups=False) as bench:
+        await put(bench, declare("amqp-q", "q", "amqp"))
+        with pytest.raises(NameRefused, match="does not exist"):
+            await bench.pop("q")
+
+
+async def test_groups_of_queues_are_listed_up_to_the_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_groups, "MAX_GROUPS", 3)
+    bench.broker.groups.create(GroupConfig("own"))
+    await put(bench, *[declare(f"amqp-{number}", f"q{number}", "amqp") for number in range(5)])
+    assert len(bench.broker.groups.list_known()) == 3

@@ -26,6 +26,7 @@ from millstream.protocol.amqp.content_intake import MAX_PROPERTY_BYTES
 from millstream.protocol.amqp.frames import (
     BODY,
     CONTENT_HEADER,
+    FRAME_OVERHEAD_BYTES,
     HEADER,
     HEARTBEAT_FRAME,
     METHOD,
@@ -403,3 +404,24 @@ def test_a_message_that_is_not_whole_is_measured_and_forgotten_with_its_connecti
     assert held + missing == 1000
     core.forget()
     assert (core.held_bytes, core.missing_bytes, core.take_outgoing(0.0)) == (0, 0, b"")
+
+
+def test_what_is_held_of_messages_is_let_go_with_their_channels() -> None:
+    core = open_core(1, 2, 3)
+    for channel in (1, 2, 3):
+        frames = publication(channel, b"x" * 10_000, frame_bytes=4096)
+        # Two frames of the body, of 4,088 bytes each; the last one is left out.
+        core.receive(frames[: -(1824 + FRAME_OVERHEAD_BYTES)], 0.0)
+    assert (core.held_bytes, core.missing_bytes) == (3 * 8176, 3 * 1824)
+    core.fail_channel(1, ChannelFailure(ReplyCode.NOT_FOUND, "gone"))
+    core.end_channel(2)
+    assert (core.held_bytes, core.missing_bytes) == (8176, 1824)
+
+
+def test_a_message_that_comes_whole_leaves_nothing_held() -> None:
+    core = open_core(1)
+    for size in (0, 1, 4088, 4089, 20_000):
+        frames = publication(1, b"x" * size, frame_bytes=4096)
+        for at in range(0, len(frames), 100):
+            core.receive(frames[at : at + 100], 0.0)
+        assert (core.held_bytes, core.missing_bytes) == (0, 0)

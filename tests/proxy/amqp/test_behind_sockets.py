@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,4 +57,31 @@ def test_a_proxy_serves_queues_of_a_broker_in_another_process(tmp_path: Path) ->
         channel.basic_publish("", "far.q", b"left")
         assert channel.queue_purge("far.q").method.message_count == 1
         channel.queue_delete("far.q")
+        connection.close()
+
+
+def run_group_command(*words: str, nameserver: str) -> Any:
+    command = [sys.executable, "-m", "millstream", "group", *words, "--nameserver", nameserver, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.process
+def test_tools_show_the_groups_of_queues_with_their_lag(tmp_path: Path) -> None:
+    with running_amqp(tmp_path, remote=True) as site:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", site.port))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("inbox", durable=True)
+        for number in range(3):
+            channel.basic_publish("", "inbox", b"%d" % number, mandatory=True)
+        listed = run_group_command("list", nameserver=site.nameserver)
+        assert [row["max_attempts"] for row in listed if row["group"] == "inbox"] == [1000]
+        described = run_group_command("describe", "inbox", nameserver=site.nameserver)
+        assert (described["topics"], described["lag"], described["in_flight"]) == (["%LMQ%amqp-inbox"], 3, 0)
+        assert channel.basic_get("inbox")[2] == b"0"
+        described = run_group_command("describe", "inbox", nameserver=site.nameserver)
+        assert (described["lag"], described["in_flight"]) == (3, 1)
+        [lag] = run_group_command("lag", "inbox", nameserver=site.nameserver)
+        assert (lag["topic"], lag["lag"], lag["ready"]) == ("%LMQ%amqp-inbox", 3, 2)
         connection.close()

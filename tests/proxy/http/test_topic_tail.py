@@ -25,7 +25,7 @@ class Feed:
         self.ends = 0
         self.listener: Any = None
 
-    async def follow(self, topic: str, listener: FeedListener) -> Following:
+    async def follow(self, topic: str, listener: FeedListener, _wants_body: object = None) -> Following:
         self.follows += 1
         self.listener = listener
         await asyncio.sleep(0)
@@ -166,7 +166,7 @@ async def test_a_queue_that_is_made_anew_is_another_one(tails: TopicTails, feed:
 async def test_a_reader_that_could_not_follow_leaves_nothing_behind(
     tails: TopicTails, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(topic: str, listener: TopicTail) -> Following:
+    async def fail(topic: str, listener: TopicTail, _wants_body: object = None) -> Following:
         raise KeyError(topic)
 
     monkeypatch.setattr(feed, "follow", fail)

@@ -127,13 +127,28 @@ class LightQueues:
             )
         found = self._groups.find(group)
         if found is None:
-            # A session or queue that is given up is what ends redelivery there, not a count of attempts.
-            return GroupConfig(group) if config.kind == "share" else GroupConfig(group, max_attempts=MAX_GROUP_ATTEMPTS)
+            return _default_group(config)
         if not found.enabled:
             raise NameRefused("GROUP_DISABLED", f"The consumer group {group!r} is switched off.")
         return (
             found if found.first_position is FirstPosition.FIRST else replace(found, first_position=FirstPosition.FIRST)
         )
+
+    def queues_of(self, group: str) -> list[str]:
+        """The stored names of the light queues that the group reads; none of sessions."""
+        return list(map(light_queue, self.dispatcher.table.queues_of(group)))
+
+    def groups(self) -> Iterator[GroupConfig]:
+        """The groups of AMQP queues and shared subscriptions, with the settings that hold where they have no others."""
+        for group in self.dispatcher.table.groups():
+            if (found := self.find_group(group)) is not None:
+                yield found
+
+    def find_group(self, group: str) -> GroupConfig | None:
+        """One of them; None for a group that reads no such light queue."""
+        names = self.dispatcher.table.queues_of(group)
+        config = self.dispatcher.table.find(names[0]) if names else None
+        return None if config is None else _default_group(config)
 
     async def admit(self, messages: Iterable[OutgoingMessage]) -> None:
         """Wait until records of the routes may be written: nothing of a name that they declare is being let go.
@@ -229,6 +244,13 @@ class LightQueues:
         self._deletions.write(stored, durable=False)
         await asyncio.to_thread(self._store.flush_log)
         await asyncio.to_thread(self._store.delete_topics, stored)
+
+
+def _default_group(config: LightQueueConfig) -> GroupConfig:
+    # A session or queue that is given up is what ends redelivery there, not a count of attempts.
+    if config.kind == "share":
+        return GroupConfig(config.group)
+    return GroupConfig(config.group, max_attempts=MAX_GROUP_ATTEMPTS)
 
 
 def _tombstones(keys: list[str]) -> list[PendingRecord]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -153,6 +154,10 @@ class GroupRegistry:
         self._unwritten: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str], None]] = []
+        self.find_light_group: Callable[[str], GroupConfig | None] = lambda _name: None
+        """Knows the groups of AMQP queues and shared subscriptions, which may have no settings; see `look_up`."""
+        self.light_groups: Callable[[], Iterable[GroupConfig]] = tuple
+        """All of these; for `list_known`."""
 
     def make_document(self) -> _GroupsDocument:
         """All groups."""
@@ -179,6 +184,14 @@ class GroupRegistry:
         if group is None:
             raise NameRefused("GROUP_NOT_FOUND", f"The consumer group {name[:200]!r} does not exist.")
         return group
+
+    def look_up(self, name: str) -> GroupConfig:
+        """The group, or that of an AMQP queue which nobody gave settings. Raises GROUP_NOT_FOUND."""
+        return self.find(name) or self.find_light_group(name) or self.get(name)
+
+    def is_known(self, name: str) -> bool:
+        """Whether `look_up` finds it."""
+        return self.find(name) is not None or self.find_light_group(name) is not None
 
     def ensure(self, name: str) -> GroupConfig:
         """The group, created with default settings if it is missing and the broker may. Else GROUP_NOT_FOUND."""
@@ -221,6 +234,13 @@ class GroupRegistry:
     def all(self) -> list[GroupConfig]:
         """All groups, by name."""
         return [self._groups[name] for name in sorted(self._groups)]
+
+    def list_known(self) -> list[GroupConfig]:
+        """All groups and those of AMQP queues, by name; of the latter as many as make up `MAX_GROUPS`."""
+        room = max(MAX_GROUPS - len(self._groups), 0)
+        light = islice((one for one in self.light_groups() if one.name not in self._groups), room)
+        found = self._groups | {group.name: group for group in light}
+        return [found[name] for name in sorted(found)]
 
     def create(self, group: GroupConfig) -> bool:
         """Add a group; True if it is new, False if it was there with equal settings.

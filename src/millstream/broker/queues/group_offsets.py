@@ -38,7 +38,7 @@ class GroupOffsets:
         if topic is not None and is_light_queue(topic):
             config = self.groups.find(group) or GroupConfig(group)
         else:
-            config = self.groups.get(group)
+            config = self.groups.look_up(group)
         names = self.topics_of(group) if topic is None else [topic]
         return [
             self._progress(config, name, queue_id)
@@ -51,8 +51,12 @@ class GroupOffsets:
         return self._progress(self.groups.get(group), topic, queue_id)
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which the group has a position, sorted; without lite topics, of which there may be many."""
-        return sorted({topic for topic, _ in self.offsets.places(group) if self.topics.find(topic) is not None})
+        """The topics in which the group has a position, and its AMQP queue, which waits for it from the start; sorted.
+
+        Without lite topics, of which there may be many.
+        """
+        found = {topic for topic, _ in self.offsets.places(group) if self.topics.find(topic) is not None}
+        return sorted(found.union(self.topics.light_queues_of(group)))
 
     def readers(self, topic: str) -> list[str]:
         """The groups that have a position in the topic, sorted."""
@@ -100,7 +104,7 @@ class GroupOffsets:
 
     def queues_of(self, request: ResetRequest) -> list[int]:
         """The queues that a reset is about. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND."""
-        self.groups.get(request.group)
+        self.groups.look_up(request.group)
         everywhere = range(self.topics.get(request.topic).read_queues)
         queues = [*everywhere] if request.queue_id is None else [request.queue_id]
         for queue_id in queues:
@@ -109,7 +113,7 @@ class GroupOffsets:
 
     def move(self, request: ResetRequest, targets: Mapping[int, int]) -> list[QueueReset]:
         """As `reset`, to these offsets by queue, wherever the request says. Raises GROUP_NOT_FOUND."""
-        config = self.groups.get(request.group)
+        config = self.groups.look_up(request.group)
         done = []
         for queue_id, target in targets.items():
             before = self._progress(config, request.topic, queue_id)

@@ -176,6 +176,8 @@ class TopicRegistry:
         self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
         self.find_light_queue: Callable[[str], TopicConfig | None] = lambda _name: None
         """Knows light queues by their stored names; they are found like topics, and neither listed nor counted."""
+        self.light_queues_of: Callable[[str], list[str]] = lambda _group: []
+        """The stored names of those that a group reads, but for the queues of sessions."""
         self._static = static
         self.on_mapping_change: list[Callable[[str, TopicMapping | None], None]] = (
             [] if static is None else static.on_change

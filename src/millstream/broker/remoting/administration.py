@@ -9,6 +9,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
 from millstream.model.errors import NameRefused
+from millstream.model.light_queue import is_light_queue
 from millstream.model.operations import QueueProgress, ResetRequest
 from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.administration.consumption import (
@@ -127,7 +128,7 @@ class AdministrationHandlers:
         return command.response()
 
     def groups(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_group_table(self._broker.groups.all()))
+        return command.response(body=encode_group_table(self._broker.groups.list_known()))
 
 
 _LISTS: Final = "CPP"
@@ -145,7 +146,7 @@ class GroupHandlers:
         """With our own field `create` a group that is missing is made, where groups may be made on the fly."""
         call = GroupQuery.decode(command.ext)
         groups = self._broker.groups
-        found = groups.ensure(call.group) if call.create else groups.get(call.group)
+        found = groups.ensure(call.group) if call.create else groups.look_up(call.group)
         return command.response(body=encode_group(found))
 
     async def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -159,9 +160,12 @@ class GroupHandlers:
         if call.topic is not None:
             topics = [call.topic]
         elif not call.topics:
-            topics = broker.queues.topics_of(broker.groups.get(group).name)
+            topics = broker.queues.topics_of(broker.groups.look_up(group).name)
         found: list[QueueProgress] = []
         for name in topics:
+            if call.with_bytes and is_light_queue(name):
+                found += await broker.queues.measure_progress(group, name)
+                continue
             progress = broker.queues.progress(group, name, physical=call.is_physical)
             found += await progress if isinstance(progress, Awaitable) else progress
         rates = (broker.maintenance.traffic.rate(Flow.GET, name, group) for name in topics)
@@ -210,7 +214,7 @@ class GroupHandlers:
         return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = self._broker.groups.get(GroupQuery.decode(command.ext).group)
+        group = self._broker.groups.look_up(GroupQuery.decode(command.ext).group)
         return command.response(body=encode_body(TopicList(self._broker.queues.topics_of(group.name))))
 
 

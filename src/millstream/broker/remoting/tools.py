@@ -115,8 +115,8 @@ class InspectionHandlers:
         broker, only_ordered = self._broker, ProgressOfAll.decode(command.ext).only_ordered
         told: list[tuple[str, bytes]] = []
         behind = in_flight = size_bytes = 0
-        for group in broker.groups.all():
-            if broker.groups.find(group.name) is None:
+        for group in broker.groups.list_known():
+            if not broker.groups.is_known(group.name):
                 continue
             for topic in broker.queues.topics_of(group.name):
                 if only_ordered and not broker.topics.get(topic).ordered:

@@ -15,6 +15,7 @@ from millstream.broker.queues.pull_reader import PullReader
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.reader import Queues
 from millstream.broker.queues.reads import Soon
+from millstream.broker.queues.ready_bytes import ReadyBytes
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
@@ -67,6 +68,7 @@ class QueueRouter:
     group_offsets: GroupOffsets
     logic: LogicQueues
     statistics: Statistics
+    ready_bytes: ReadyBytes
 
     def _is_logic(self, topic: str, physical: bool) -> bool:
         return not physical and self.logic.is_static(topic)
@@ -318,6 +320,10 @@ class QueueRouter:
         if self._is_logic(topic, physical):
             return self.logic.group_offsets.progress(group, topic)
         return self.group_offsets.progress(group, topic)
+
+    async def measure_progress(self, group: str, topic: str) -> list[QueueProgress]:
+        """The same of own queues, and of a light queue with the bytes that are ready."""
+        return await self.ready_bytes.measure(group, topic)
 
     def reset(self, request: ResetRequest, *, physical: bool = False) -> Soon[list[QueueReset]]:
         """Put the group to another place; it is on the disk when this returns, or is awaited.

@@ -9,7 +9,7 @@ Sources: AMQP 0-9-1, section 3.1.3; RabbitMQ's headers exchange (facts only).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
@@ -241,17 +241,22 @@ class AmqpBindings(Generic[_Holder]):
             del self._exchanges[binding.exchange]
         return True
 
-    def match(self, exchange: str, key: str, headers: Mapping[str, str]) -> dict[_Holder, None]:
-        """The holders of bindings of the exchange that a message fits, each once."""
+    def match(
+        self, exchange: str, key: str, headers: Mapping[str, str], further: Sequence[str] = ()
+    ) -> dict[_Holder, None]:
+        """The holders of bindings of the exchange that a message fits by any of its keys, each once."""
         bound = self._exchanges.get(exchange)
         if bound is None:
             return {}
         found = dict(bound.direct.get(key, {}))
+        for each in further:
+            found.update(bound.direct.get(each, {}))
         for holder, _ in bound.fanout:
             found[holder] = None
         if not bound.topic.is_blank:
             fitting: dict[tuple[_Holder, AmqpBinding], None] = {}
-            bound.topic.match(key, fitting)
+            for each in (key, *further):
+                bound.topic.match(each, fitting)
             for holder, _ in fitting:
                 found[holder] = None
         for (holder, _), arguments in bound.headers.items():

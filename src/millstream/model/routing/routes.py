@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from millstream.model import properties as names
@@ -18,15 +20,22 @@ __all__ = [
     "AMQP_EXCHANGE",
     "AMQP_ROUTING_KEY",
     "LIGHT_KINDS",
+    "MAX_FURTHER_KEYS",
     "MQTT_TOPIC",
     "ORIGIN_MQTT_TOPIC",
+    "SESSION_KIND",
     "LightQueueConfig",
     "RouteBinding",
+    "encode_further_keys",
+    "further_keys",
     "mqtt_name_of",
     "place_in_amqp",
 ]
 
-LIGHT_KINDS: Final = ("mqtt", "share", "amqp")
+SESSION_KIND: Final = "mqtt"
+"""The kind of the light queues of MQTT sessions; all of them are read by one group."""
+
+LIGHT_KINDS: Final = (SESSION_KIND, "share", "amqp")
 """What a light queue serves: an MQTT session, a shared subscription of MQTT, an AMQP queue."""
 
 MQTT_TOPIC: Final = "mqtt_topic"
@@ -40,6 +49,12 @@ AMQP_EXCHANGE: Final = "amqp_exchange"
 
 AMQP_ROUTING_KEY: Final = "amqp_rk"
 """In a message: its AMQP routing key."""
+
+
+MAX_FURTHER_KEYS: Final = 256
+"""Routing keys of an AMQP message beside its own at most: what a match costs grows with each."""
+
+_KNOWN_KEYS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +132,25 @@ def place_in_amqp(topic: str, properties: Mapping[str, str]) -> tuple[str, str]:
         name = properties.get(MQTT_TOPIC)
         key = properties.get(names.TAGS, "") if name is None else name.replace("/", ".")
     return topic if exchange is None else exchange, key
+
+
+def encode_further_keys(keys: Sequence[str]) -> str:
+    """The property `__AMQP_KEYS` of a message that is routed by these keys beside its own."""
+    return json.dumps(list(keys), ensure_ascii=False)
+
+
+def further_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The routing keys of an AMQP message beside its own; none where the property says none."""
+    text = properties.get(names.AMQP_KEYS)
+    return () if text is None else _decode_keys(text)
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _decode_keys(text: str) -> tuple[str, ...]:
+    # Any client of remoting may have written it.
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    keys = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return tuple(keys[:MAX_FURTHER_KEYS])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.light_queue import light_queue
-from millstream.model.routing.amqp_bindings import AmqpBindings, fits
+from millstream.model.routing.amqp_bindings import AmqpBinding, AmqpBindings, fits
 from millstream.model.routing.mqtt_filters import MqttFilters
-from millstream.model.routing.routes import LightQueueConfig, RouteBinding, mqtt_name_of, place_in_amqp
+from millstream.model.routing.routes import (
+    SESSION_KIND,
+    LightQueueConfig,
+    RouteBinding,
+    further_keys,
+    mqtt_name_of,
+    place_in_amqp,
+)
 
 __all__ = ["MAX_BINDINGS", "MAX_LIGHT_QUEUES", "MAX_LIGHT_QUEUES_OF_MESSAGE", "RoutingTable"]
 
@@ -55,6 +62,7 @@ class RoutingTable:
         """The topics that have bindings, and those that are watched; for others to look up alone, as every message
         does. A watched topic has no bindings."""
         self._queues: dict[str, LightQueueConfig] = {}
+        self._by_group: dict[str, dict[str, None]] = {}
         self._bindings: dict[str, dict[str, _Bound]] = {}
         self._binding_count = 0
 
@@ -73,6 +81,14 @@ class RoutingTable:
     def find(self, name: str) -> LightQueueConfig | None:
         """The light queue of that name; None if none is declared."""
         return self._queues.get(name)
+
+    def groups(self) -> Iterator[str]:
+        """The groups of all light queues but those of sessions, which have one group together."""
+        return iter(self._by_group)
+
+    def queues_of(self, group: str) -> list[str]:
+        """The light queues that the group reads; none of sessions."""
+        return list(self._by_group.get(group, ()))
 
     def binding_ids(self, name: str) -> list[str]:
         """The ids of the queue's bindings, declared or not."""
@@ -96,7 +112,10 @@ class RoutingTable:
 
     def declare(self, name: str, config: LightQueueConfig) -> None:
         """Have the light queue, or have it with other settings."""
+        self._leave_group(name)
         self._queues[name] = config
+        if config.kind != SESSION_KIND:
+            self._by_group.setdefault(config.group, {})[name] = None
 
     def bind(self, name: str, binding_id: str, binding: RouteBinding) -> None:
         """Let the queue have a binding, in place of the one with that id."""
@@ -134,7 +153,17 @@ class RoutingTable:
         """Have the light queue no more, nor its bindings; False if there was none."""
         for binding_id in self.binding_ids(name):
             self.unbind(name, binding_id)
+        self._leave_group(name)
         return self._queues.pop(name, None) is not None
+
+    def _leave_group(self, name: str) -> None:
+        config = self._queues.get(name)
+        if config is None or config.kind == SESSION_KIND:
+            return
+        names = self._by_group[config.group]
+        del names[name]
+        if not names:
+            del self._by_group[config.group]
 
     def find_expired(self, now_ms: int) -> Iterator[str]:
         """The light queues whose time is over."""
@@ -156,9 +185,10 @@ class RoutingTable:
                 found[bound.queue] = None
         if len(bindings.amqp):
             exchange, key = place_in_amqp(topic, properties)
-            for bound in bindings.amqp.match(exchange, key, properties):
+            further = further_keys(properties)
+            for bound in bindings.amqp.match(exchange, key, properties, further):
                 amqp = bound.binding.amqp
-                if amqp is None or all(fits(each, key, properties) for each in amqp.also):
+                if amqp is None or not amqp.also or _fits_all(amqp.also, (key, *further), properties):
                     found[bound.queue] = None
         queues = self._queues
         names = tuple([light_queue(name) for name in found if name in queues])
@@ -169,3 +199,8 @@ class RoutingTable:
                 f"{MAX_LIGHT_QUEUES_OF_MESSAGE}.",
             )
         return names
+
+
+def _fits_all(bindings: Sequence[AmqpBinding], keys: Sequence[str], properties: Mapping[str, str]) -> bool:
+    """Whether a message fits each of the bindings by one of its keys."""
+    return all(any(fits(binding, key, properties) for key in keys) for binding in bindings)

@@ -1,7 +1,7 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-from millstream.protocol.amqp.content_intake cimport ContentIntake
+from millstream.protocol.amqp.content_intake cimport ContentIntake, HeldContent
 
 cdef int _AWAITS_HEADER, _CLOSED, _CLOSING
 
@@ -10,6 +10,7 @@ cdef class AmqpCore:
     cdef object _limits, _product, _version, _agreed
     cdef int _state
     cdef dict _channels
+    cdef HeldContent _held
     cdef bytes _rest
     cdef list _outgoing
     cdef double _began_s, _read_s, _sent_s

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import millstream.protocol.amqp.topology_methods  # noqa: F401 - `decode_method` knows the methods that are imported
-from millstream.protocol.amqp.content_intake import ContentIntake, Publication
+from millstream.protocol.amqp.content_intake import ContentIntake, HeldContent, Publication
 from millstream.protocol.amqp.field_table import FieldTable
 from millstream.protocol.amqp.frames import (
     BODY,
@@ -170,6 +170,7 @@ class AmqpCore:
         self._state = _AWAITS_HEADER
         self._agreed = _Agreed(limits.max_channels)
         self._channels: dict[int, _Channel] = {}
+        self._held = HeldContent()
         self._rest = b""
         self._outgoing: list[bytes] = []
         self._began_s = self._read_s = self._sent_s = now_s
@@ -190,12 +191,12 @@ class AmqpCore:
     @property
     def held_bytes(self) -> int:
         """Bytes of frames and messages that have not arrived whole."""
-        return len(self._rest) + sum([channel.intake.held_bytes for channel in self._channels.values()])
+        return len(self._rest) + self._held.held_bytes
 
     @property
     def missing_bytes(self) -> int:
         """Bytes of bodies that have not arrived yet, of those messages whose size is known."""
-        return sum([channel.intake.missing_bytes for channel in self._channels.values()])
+        return self._held.missing_bytes
 
     @property
     def heartbeat_s(self) -> int:
@@ -215,6 +216,7 @@ class AmqpCore:
         """The connection is gone: keep nothing of what came or was to go. Objects that point at each other may live on
         for long, and a message that was not whole is large."""
         self._rest = b""
+        self._held = HeldContent()
         self._channels.clear()
         self._outgoing.clear()
 
@@ -333,7 +335,7 @@ class AmqpCore:
         if number > self._agreed.max_channels:
             words = f"Channel {number} is over the agreed limit of {self._agreed.max_channels}."
             raise ConnectionFailure(ReplyCode.NOT_ALLOWED, words)
-        self._channels[number] = _Channel(ContentIntake(self._limits.max_body_bytes))
+        self._channels[number] = _Channel(ContentIntake(self._limits.max_body_bytes, self._held))
         self.send(number, ChannelOpenOk())
         events.append(ChannelMethod(number, method))
 
@@ -426,13 +428,16 @@ class AmqpCore:
     def end_channel(self, channel: int) -> None:
         """The peer wanted to close the channel, and its owner is ready."""
         self.send(channel, ChannelCloseOk())
-        self._channels.pop(channel, None)
+        known = self._channels.pop(channel, None)
+        if known is not None:
+            known.intake.forget()
 
     def fail_channel(self, channel: int, failure: AmqpFailure, method_id: tuple[int, int] = (0, 0)) -> None:
         """Close a channel because of what a method asked; it takes nothing more. Once."""
         if self._is_usable(channel):
             self.send(channel, ChannelClose(failure.code, failure.text, *method_id))
             self._channels[channel].is_closing = True
+            self._channels[channel].intake.forget()
 
     def fail(self, failure: ConnectionFailure, method_id: tuple[int, int] = (0, 0)) -> None:
         """Close the connection; what comes after is passed over until the peer has answered. Once."""

@@ -5,11 +5,18 @@ cdef Py_ssize_t _ACK_BYTES
 cdef bytes _PUBLISH_ID, _ACK_ID
 
 
+cdef class HeldContent:
+    cdef public object held_bytes, missing_bytes
+
+
 cdef class ContentIntake:
     cdef object _max_body_bytes, _publication
+    cdef HeldContent _all
     cdef bint _wants_header
-    cdef object _missing_bytes
+    cdef object _held_bytes, _missing_bytes
     cdef list _parts
+
+    cdef object _note(self, object held_bytes, object missing_bytes)
 
     @cython.locals(number=bytes, at=Py_ssize_t, bits=cython.int)
     cpdef object take_method(self, bytes payload)

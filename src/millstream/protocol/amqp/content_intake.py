@@ -11,7 +11,7 @@ from millstream.protocol.amqp.frames import CONTENT_HEADER
 from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method, decode_short_text
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ConnectionFailure, ReplyCode
 
-__all__ = ["MAX_PROPERTY_BYTES", "ContentIntake", "Publication"]
+__all__ = ["MAX_PROPERTY_BYTES", "ContentIntake", "HeldContent", "Publication"]
 
 MAX_PROPERTY_BYTES: Final = 16 * 1024 + 2 * 1024
 """Bytes of a message's properties at most: a header table of 16 KiB, and the short strings beside it."""
@@ -34,27 +34,44 @@ class Publication:
     body: bytes
 
 
+class HeldContent:
+    """What the channels of a connection hold of messages that are not whole, kept up with every frame: many channels
+    and many parts cost no more than one."""
+
+    __slots__ = ("held_bytes", "missing_bytes")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.missing_bytes = 0
+        """Bytes that bodies still miss."""
+
+
 class ContentIntake:
     """One channel's frames. Each `take_` gives what is whole by then, or None."""
 
-    __slots__ = ("_max_body_bytes", "_missing_bytes", "_parts", "_publication", "_wants_header")
+    __slots__ = ("_all", "_held_bytes", "_max_body_bytes", "_missing_bytes", "_parts", "_publication", "_wants_header")
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int, all_held: HeldContent) -> None:
         self._max_body_bytes = max_body_bytes
+        self._all = all_held
+        self._held_bytes = 0
         self._publication: Publication | None = None
         self._wants_header = False
         self._missing_bytes = 0
         self._parts: list[bytes] = []
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a message that is not whole."""
-        return sum(map(len, self._parts))
+    def forget(self) -> None:
+        """The channel takes nothing more; a message that is not whole is let go."""
+        self._note(-self._held_bytes, -self._missing_bytes)
+        self._publication = None
+        self._parts = []
 
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes that its body still misses."""
-        return self._missing_bytes if self._publication is not None else 0
+    def _note(self, held_bytes: int, missing_bytes: int) -> None:
+        """So many bytes more are held, and missing."""
+        self._held_bytes += held_bytes
+        self._missing_bytes += missing_bytes
+        self._all.held_bytes += held_bytes
+        self._all.missing_bytes += missing_bytes
 
     def take_method(self, payload: bytes) -> AmqpMethod | None:
         """A method that stands alone; None for a publication, whose content follows. Raises AmqpFailure."""
@@ -98,7 +115,7 @@ class ContentIntake:
         self._wants_header = False
         publication.properties = properties
         if size:
-            self._missing_bytes = size
+            self._note(0, size)
             return None
         self._publication = None
         return publication
@@ -112,13 +129,14 @@ class ContentIntake:
         if missing < 0:
             raise ConnectionFailure(ReplyCode.UNEXPECTED_FRAME, f"A body is {-missing} bytes longer than announced.")
         if missing:
-            self._missing_bytes = missing
+            self._note(len(payload), -len(payload))
             self._parts.append(payload)
             return None
         if self._parts:
             self._parts.append(payload)
             payload = b"".join(self._parts)
             self._parts = []
+        self._note(-self._held_bytes, -self._missing_bytes)
         publication.body = payload
         self._publication = None
         return publication

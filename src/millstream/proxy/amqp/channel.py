@@ -52,7 +52,7 @@ from millstream.protocol.amqp.topology_methods import (
 )
 from millstream.proxy.amqp import topology_calls
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE
-from millstream.proxy.amqp.publication import outgoing_message
+from millstream.proxy.amqp.publication import outgoing_messages
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery
 from millstream.proxy.amqp.refusals import channel_failure
 from millstream.proxy.amqp.stored_content import place_of, wire_properties
@@ -197,7 +197,7 @@ class AmqpChannel:
             return
         await self._wait_until_stored()
         for queue in bounded:
-            if queue.refuses_overflow and await self.session.access_of(queue.name).ready() >= (queue.max_length or 0):
+            if queue.refuses_overflow and not await self.session.has_room(queue, len(publication.body)):
                 if self._confirms is not None:
                     self._note_settled(self._confirms.next_tag(), False)
                 return
@@ -213,17 +213,17 @@ class AmqpChannel:
         if publication.immediate:
             raise ConnectionFailure(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
         try:
-            message = outgoing_message(self, publication)
+            messages = outgoing_messages(self, publication)
         except MillstreamError as error:
             raise channel_failure(error) from error
         tag = self._confirms.next_tag() if self._confirms is not None else 0
-        if message is None:
+        if not messages:
             if tag:
                 self._note_settled(tag, True)
             return
         self._unstored += 1
         session.traffic.messages_in += 1
-        session.publisher.publish(message, partial(self._note_outcome, tag, held_back=held_back))
+        session.publisher.publish_all(messages, partial(self._note_outcome, tag, held_back=held_back))
 
     def _note_outcome(self, tag: int, error: MillstreamError | None, *, held_back: bool = False) -> None:
         self._unstored -= 1

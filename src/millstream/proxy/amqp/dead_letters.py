@@ -11,11 +11,19 @@ from millstream.model import properties as names
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.routing.routes import encode_further_keys, further_keys
 from millstream.protocol.amqp.content import decode_properties, encode_properties
-from millstream.protocol.amqp.field_table import Timestamp, decode_table, encode_value, join_table, split_table
-from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, AmqpQueue
-from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
+from millstream.protocol.amqp.field_table import (
+    FieldTable,
+    Timestamp,
+    decode_table,
+    encode_value,
+    join_table,
+    split_table,
+)
+from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.publisher import AmqpPublisher
+from millstream.proxy.amqp.sender_keys import COPIES, without_header
 from millstream.proxy.amqp.stored_content import (
     place_of,
     routing_of,
@@ -24,7 +32,7 @@ from millstream.proxy.amqp.stored_content import (
     wire_properties,
 )
 from millstream.proxy.amqp.virtual_host import VirtualHost
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, unpack
 
 __all__ = ["MAX_DEATHS", "AmqpDeadLetters", "with_death"]
 
@@ -48,28 +56,33 @@ class AmqpDeadLetters:
         exchange = None if exchange_name is None else host.exchanges.get(exchange_name)
         if exchange is None:
             return True
-        key = queue.dead_letter_key if queue.dead_letter_key is not None else place_of(message)[1]
-        if exchange.name == DEFAULT_EXCHANGE:
-            target = host.queues.get(key)
-            if target is None:
-                return True
-            topic = topic_of_queue(host.name, target)
-        else:
-            topic = topic_of_exchange(host.name, exchange.name)
-        properties = with_death(wire_properties(message), message, queue.name, reason, self._clock.now_ms())
-        if properties is None:
-            return True
-        held = {
-            names.UNIQUE_KEY: self._ids.next(),
-            **view_content(properties).stored,
-            **routing_of(exchange.name, key),
-            names.ORIGIN_MESSAGE_ID: message.message_id,
-        }
-        body = stored_body(body_of(message), held)
-        stored: asyncio.Future[MillstreamError | None] = asyncio.get_running_loop().create_future()
+        key, further = place_of(message)[1], further_keys(message.properties)
+        properties = wire_properties(message)
+        if queue.dead_letter_key is not None:
+            # The queue's key stands for all that the sender chose (RabbitMQ's rule).
+            key, further, properties = queue.dead_letter_key, (), without_header(properties, COPIES)
         now_ms = self._clock.now_ms()
-        outgoing = OutgoingMessage(topic, body, held, born_timestamp_ms=now_ms, born_host=message.born_host)
-        self._publisher.publish(outgoing, stored.set_result)
+        topics = host.topics_of(exchange.name, (key, *further))
+        with_reason = with_death(properties, message, queue.name, reason, now_ms)
+        if not topics or with_reason is None:
+            return True
+        common = {**view_content(with_reason).stored, **routing_of(exchange.name, key)}
+        common[names.ORIGIN_MESSAGE_ID] = message.message_id
+        if further:
+            common[names.AMQP_KEYS] = encode_further_keys(further)
+        body = stored_body(body_of(await unpack(message)), common)
+        outgoing = [
+            OutgoingMessage(
+                topic,
+                body,
+                {names.UNIQUE_KEY: self._ids.next(), **common},
+                born_timestamp_ms=now_ms,
+                born_host=message.born_host,
+            )
+            for topic in topics
+        ]
+        stored: asyncio.Future[MillstreamError | None] = asyncio.get_running_loop().create_future()
+        self._publisher.publish_all(outgoing, stored.set_result)
         return await stored is None
 
 
@@ -95,7 +108,7 @@ def with_death(data: bytes, message: StoredMessage, queue: str, reason: str, now
         "queue": queue,
         "time": Timestamp(now_ms // 1000),
         "exchange": exchange,
-        "routing-keys": [key],
+        "routing-keys": [key, *_seen_copies(headers)],
     }
     if content.expiration is not None:
         entry["original-expiration"] = content.expiration
@@ -107,3 +120,9 @@ def with_death(data: bytes, message: StoredMessage, queue: str, reason: str, now
     pairs.append(("x-death", encode_value(deaths)))
     # Where the message goes now it must not expire again.
     return encode_properties(replace(content, headers=join_table(list(dict(pairs).items())), expiration=None))
+
+
+def _seen_copies(headers: FieldTable) -> list[str]:
+    """The keys beside its own that a message shows."""
+    value = headers.get(COPIES)
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

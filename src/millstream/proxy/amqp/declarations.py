@@ -107,6 +107,16 @@ class AmqpQueue:
         return self._number("x-max-length")
 
     @property
+    def max_length_bytes(self) -> int | None:
+        """Bytes of the bodies of these messages at most."""
+        return self._number("x-max-length-bytes")
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has one of these limits."""
+        return self.max_length is not None or self.max_length_bytes is not None
+
+    @property
     def max_priority(self) -> int:
         """The highest priority that is distinguished from the others; 0 for a queue without priorities."""
         return self._number("x-max-priority") or 0

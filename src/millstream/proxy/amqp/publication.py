@@ -1,4 +1,4 @@
-"""Converts a published message to the record that stores it."""
+"""Converts a published message to the records that store it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, DELAYED_TYPE, Exchange
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
-from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
+from millstream.proxy.amqp.sender_keys import check_sender_keys
 from millstream.proxy.amqp.stored_content import ContentView, routing_of, stored_body, view_content
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
 
-__all__ = ["MAX_DELAY_MS", "outgoing_message"]
+__all__ = ["MAX_DELAY_MS", "outgoing_messages"]
 
 MAX_DELAY_MS: Final = 3 * 24 * 3600 * 1000
 """Milliseconds that a message may be delayed at most."""
@@ -38,8 +38,8 @@ _KNOWN: Final = 1024
 """Pairs of properties and routing that are remembered: a publisher sends the same ones again and again."""
 
 
-def outgoing_message(channel: AmqpChannel, publication: Publication) -> OutgoingMessage | PlainRecord | None:
-    """What is to be stored; None for a message that nobody gets.
+def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[OutgoingMessage | PlainRecord]:
+    """What is to be stored, in a topic each; nothing for a message that nobody gets.
 
     A message that was mandatory and that no queue gets goes back to the client. Raises AmqpFailure, and what the access
     control refuses.
@@ -51,21 +51,36 @@ def outgoing_message(channel: AmqpChannel, publication: Publication) -> Outgoing
         raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
     properties, view = _checked_properties(channel, publication.properties)
     key = publication.routing_key
-    if exchange.name == DEFAULT_EXCHANGE and is_reply_address(key):
-        if not session.replies.send(key, properties, publication.body) and publication.mandatory:
-            _give_back(channel, publication)
-        return None
+    is_answer = exchange.name == DEFAULT_EXCHANGE and is_reply_address(key)
+    if is_answer:
+        if not session.replies.send(key, view.properties, publication.body) and publication.mandatory:
+            _give_back(channel, publication, view)
+        if not view.further_keys:
+            return []
     stored_in = exchange.name
-    if publication.mandatory or exchange.alternate is not None:
-        taker = host.find_taker(exchange.name, key, view.headers)
+    if not is_answer and (publication.mandatory or exchange.alternate is not None):
+        taker = host.find_taker(exchange.name, key, view.headers, view.further_keys)
         if taker is not None:
             stored_in = taker
         elif publication.mandatory:
-            _give_back(channel, publication)
-    topic = _topic_of(channel, stored_in, key)
-    if topic is None:
-        return None
-    session.check_publish(topic)
+            _give_back(channel, publication, view)
+    topics = host.topics_of(stored_in, (key, *view.further_keys))
+    for topic in topics:
+        session.check_publish(topic)
+    return [_record(channel, publication, exchange, stored_in, topic, properties, view) for topic in topics]
+
+
+def _record(
+    channel: AmqpChannel,
+    publication: Publication,
+    exchange: Exchange,
+    stored_in: str,
+    topic: str,
+    properties: bytes,
+    view: ContentView,
+) -> OutgoingMessage | PlainRecord:
+    """What is stored in one topic."""
+    session, key = channel.session, publication.routing_key
     now_ms, unique, body = session.clock.now_ms(), session.ids.next(), publication.body
     is_ordinary = stored_in == exchange.name and exchange.kind != DELAYED_TYPE and view.expiration_ms is None
     ordinary = _ordinary_of(properties, stored_in, key) if is_ordinary and session.publisher.takes_plain else None
@@ -94,6 +109,7 @@ def _ordinary_of(properties: bytes, exchange: str, key: str) -> tuple[Mapping[st
 def _checked_properties(channel: AmqpChannel, properties: bytes) -> tuple[bytes, ContentView]:
     """The properties that are to be stored, and what they say."""
     view = view_content(properties)
+    check_sender_keys(view.headers, view.further_keys)
     if view.reply_to == REPLY_QUEUE:
         properties = _with_reply_address(channel, properties)
         view = view_content(properties)
@@ -102,14 +118,6 @@ def _checked_properties(channel: AmqpChannel, properties: bytes) -> tuple[bytes,
         words = f"user_id property set to '{view.user_id}' but authenticated user was '{user}'"
         raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
     return properties, view
-
-
-def _topic_of(channel: AmqpChannel, exchange: str, key: str) -> str | None:
-    host = channel.session.host
-    if exchange != DEFAULT_EXCHANGE:
-        return topic_of_exchange(host.name, exchange)
-    queue = host.queues.get(key)
-    return None if queue is None else topic_of_queue(host.name, queue)
 
 
 def _delay(exchange: Exchange, view: ContentView, held: dict[str, str], now_ms: int) -> MessageType:
@@ -132,6 +140,6 @@ def _with_reply_address(channel: AmqpChannel, properties: bytes) -> bytes:
     return encode_properties(content)
 
 
-def _give_back(channel: AmqpChannel, publication: Publication) -> None:
+def _give_back(channel: AmqpChannel, publication: Publication, view: ContentView) -> None:
     method = BasicReturn(ReplyCode.NO_ROUTE, "NO_ROUTE", publication.exchange, publication.routing_key)
-    channel.session.send_content(channel.number, encode_method(method), publication.properties, publication.body)
+    channel.session.send_content(channel.number, encode_method(method), view.properties, publication.body)

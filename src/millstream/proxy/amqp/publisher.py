@@ -60,6 +60,24 @@ class AmqpPublisher:
             self._flush_is_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
+    def publish_all(self, messages: Sequence[OutgoingMessage | PlainRecord], settled: Settled) -> None:
+        """Store messages that are one to whoever published them: told once, with the first refusal if there is one."""
+        if len(messages) == 1:
+            self.publish(messages[0], settled)
+            return
+        left, refusals = len(messages), list[MillstreamError]()
+
+        def note(error: MillstreamError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                refusals.append(error)
+            if not left:
+                settled(refusals[0] if refusals else None)
+
+        for message in messages:
+            self.publish(message, note)
+
     async def close(self) -> None:
         """Return once all that was published is settled."""
         self._flush()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
@@ -25,11 +25,13 @@ from millstream.model.operations import (
     PullRequest,
 )
 from millstream.protocol.amqp.deliveries import Credit
+from millstream.protocol.content_fields import filled_body
 from millstream.protocol.record import decode_record
 from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.names import group_of_queue, light_name_of_queue
 from millstream.proxy.amqp.stored_content import AMQP_PRIORITY
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.stored_body import is_packed, unpack
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -46,6 +48,7 @@ __all__ = [
     "AmqpDelivery",
     "AmqpQueueReader",
     "QueueAccess",
+    "ReadyMessages",
 ]
 
 _log = logging.getLogger(__name__)
@@ -102,11 +105,44 @@ class AmqpDelivery:
     message: StoredMessage | None
     consumer: AmqpConsumer | None = None
 
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the body of a message that is not on its way yet."""
+        message = self.message
+        return 0 if message is None else len(filled_body(message.properties, message.body))
+
     def take_message(self) -> StoredMessage:
         """The message, once: what a client has not acknowledged takes no memory here."""
         message, self.message = self.message, None
         assert message is not None
         return message
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessages:
+    """What waits in a queue for a consumer. `size_bytes` are those of the bodies, 0 where nobody asked for them."""
+
+    count: int
+    size_bytes: int = 0
+
+    def has_room(self, queue: AmqpQueue, body_bytes: int) -> bool:
+        """Whether one message more keeps the queue within its limits."""
+        max_length, max_bytes = queue.max_length, queue.max_length_bytes
+        fits = max_length is None or self.count < max_length
+        return fits and (max_bytes is None or self.size_bytes + body_bytes <= max_bytes)
+
+    def without(self, body_bytes: int) -> ReadyMessages:
+        """What is left when one message goes."""
+        return ReadyMessages(self.count - 1, self.size_bytes - body_bytes)
+
+    def excess(self, queue: AmqpQueue) -> int:
+        """How many messages have to go so that the queue is within its limits; of those that are too many by their
+        bytes as many as there would be if all were as large."""
+        max_length, max_bytes = queue.max_length, queue.max_length_bytes
+        by_count = 0 if max_length is None else self.count - max_length
+        if max_bytes is None or self.size_bytes <= max_bytes:
+            return max(by_count, 0)
+        return max(by_count, (self.size_bytes - max_bytes) * self.count // self.size_bytes, 1)
 
 
 class QueueAccess:
@@ -123,6 +159,8 @@ class QueueAccess:
         self.group = group_of_queue(virtual_host, name)
         self.held = 0
         """Messages that were taken for consumers of this proxy and that none of them has got."""
+        self.held_bytes = 0
+        """Bytes of their bodies."""
         self._find = find
         self._backend = backend
         self._clock = clock
@@ -203,13 +241,19 @@ class QueueAccess:
 
     async def ready(self) -> int:
         """Messages that wait for a consumer."""
-        total = 0
+        return (await self.measure()).count
+
+    async def measure(self, *, with_bytes: bool = False) -> ReadyMessages:
+        """The same, and where they are asked for the bytes of their bodies."""
+        count, size_bytes = self.held, self.held_bytes
         for broker in await self._backend.brokers():
             try:
-                total += sum([one.ready for one in await self._backend.progress(broker, self.group, self.topic)])
+                found = await self._backend.progress(broker, self.group, self.topic, with_bytes=with_bytes)
             except NameRefused:
                 continue
-        return total + self.held
+            count += sum([one.ready for one in found])
+            size_bytes += sum([one.ready_bytes or 0 for one in found])
+        return ReadyMessages(count, size_bytes)
 
     async def purge(self) -> int:
         """Remove what is ready; how many messages that were. Deliveries that are not settled stay."""
@@ -257,14 +301,21 @@ class AmqpQueueReader:
     delivered first.
     """
 
-    def __init__(self, backend: BrokerBackend, access: QueueAccess, queue: AmqpQueue) -> None:
+    def __init__(
+        self,
+        backend: BrokerBackend,
+        access: QueueAccess,
+        queue: AmqpQueue,
+        run: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`run` does something that nobody waits for."""
         self.access = access
+        self._run = run
         self.consumers: list[AmqpConsumer] = []
         self._backend = backend
         self._has_single_consumer = queue.has_single_consumer
         self._window_size = PRIORITY_WINDOW if queue.max_priority else 0
         self._window: list[tuple[int, int, AmqpDelivery]] = []
-        self._window_bytes = 0
         self._body_bytes = 1
         self._numbers = count()
         self._wake = asyncio.Event()
@@ -303,8 +354,9 @@ class AmqpQueueReader:
         for task in (*tasks, *([self._starting] if self._starting else ())):
             task.cancel()
         self._starting = None
-        held, self._window, self._window_bytes = self.list_held(), [], 0
+        held, self._window = self.list_held(), []
         self.access.held -= len(held)
+        self.access.held_bytes -= sum([one.body_bytes for one in held])
         return held
 
     async def _start(self) -> None:
@@ -322,6 +374,9 @@ class AmqpQueueReader:
             self._asked += room
             try:
                 found = await self.access.pop(broker, room, POP_WAIT_MS)
+                self._asked -= room
+                room = 0
+                await self._pass_on(found)
             except MillstreamError as error:
                 level = logging.DEBUG if attempt else logging.WARNING
                 _log.log(level, "the queue %s cannot be read at %s now: %s", self.access.name, broker, error)
@@ -336,18 +391,43 @@ class AmqpQueueReader:
             finally:
                 self._asked -= room
             attempt = 0
-            if found:
-                # As large as these, the next ones are likely to be.
-                total = sum([len(one.message.body) for one in found if one.message is not None])
-                self._body_bytes = max(total // len(found), 1)
-            if self._window_size:
-                self._hold(found)
-            elif left := self._hand_out(found):
-                await self.access.put_back(left, uncounted=True)
+
+    async def _pass_on(self, found: list[AmqpDelivery]) -> None:
+        """Hold or hand out what was taken; what there is no room for is put back. Raises what `unpack` raises."""
+        passed = total_bytes = 0
+        ready: list[AmqpDelivery] = []
+        try:
+            for delivery in found:
+                message = delivery.message
+                if message is not None and is_packed(message):
+                    # While a thread works on it those behind it wait, so that their order is kept.
+                    if self._room() <= 0 or total_bytes > MAX_WINDOW_BYTES:
+                        break
+                    delivery.message = await unpack(message)
+                size_bytes = delivery.body_bytes
+                if self._window_size:
+                    ready.append(delivery)
+                elif (consumer := self._next()) is not None:
+                    consumer.channel.deliver(consumer, delivery)
+                else:
+                    break
+                total_bytes += size_bytes
+                passed += 1
+        except BaseException:
+            # No consumer has seen them, and this task may be at its end.
+            self._run(self.access.put_back([*ready, *found[passed:]], uncounted=True))
+            raise
+        if ready:
+            self._hold(ready)
+        if passed:
+            # As large as these, the next ones are likely to be.
+            self._body_bytes = max(total_bytes // passed, 1)
+        if passed < len(found):
+            await self.access.put_back(found[passed:], uncounted=True)
 
     def _room(self) -> int:
         if self._window_size:
-            has_room = self.consumers and self._window_bytes < MAX_WINDOW_BYTES
+            has_room = self.consumers and self.access.held_bytes < MAX_WINDOW_BYTES
             return self._window_size - len(self._window) if has_room else 0
         if self._has_single_consumer:
             return self.consumers[0].room if self.consumers else 0
@@ -356,7 +436,7 @@ class AmqpQueueReader:
     def _hold(self, found: list[AmqpDelivery]) -> None:
         for delivery in found:
             assert delivery.message is not None
-            self._window_bytes += len(delivery.message.body)
+            self.access.held_bytes += delivery.body_bytes
             heappush(self._window, (-self.access.priority_of(delivery.message), next(self._numbers), delivery))
         self.access.held += len(found)
         self._drain_window()
@@ -365,18 +445,9 @@ class AmqpQueueReader:
         while self._window and (consumer := self._next()) is not None:
             _, _, delivery = heappop(self._window)
             self.access.held -= 1
-            self._window_bytes -= len(delivery.message.body) if delivery.message is not None else 0
+            self.access.held_bytes -= delivery.body_bytes
             self._wake.set()
             consumer.channel.deliver(consumer, delivery)
-
-    def _hand_out(self, found: list[AmqpDelivery]) -> list[AmqpDelivery]:
-        """Give each to the next consumer that has room; what nobody has room for."""
-        for number, delivery in enumerate(found):
-            consumer = self._next()
-            if consumer is None:
-                return found[number:]
-            consumer.channel.deliver(consumer, delivery)
-        return []
 
     def _next(self) -> AmqpConsumer | None:
         consumers = self.consumers

@@ -54,6 +54,8 @@ class ProxyQueues:
         for reader in self._readers.values():
             self.run(reader.access.put_back(reader.stop(), uncounted=True))
         self._flush_acks()
+        # What readers have under way they give back in the next turn.
+        await asyncio.sleep(0)
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -84,7 +86,7 @@ class ProxyQueues:
         key = virtual_host, queue.name
         reader = self._readers.get(key)
         if reader is None:
-            reader = self._readers[key] = AmqpQueueReader(self._backend, self.access_of(*key), queue)
+            reader = self._readers[key] = AmqpQueueReader(self._backend, self.access_of(*key), queue, self.run)
         if reader.consumers and (consumer.is_exclusive or any(one.is_exclusive for one in reader.consumers)):
             words = f"queue '{queue.name}' in vhost '{virtual_host}' in exclusive use"
             raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
@@ -173,13 +175,25 @@ class ProxyQueues:
             self.run(self._bury(host, deliveries, reason))
 
     async def enforce_length(self, host: VirtualHost, queue: AmqpQueue) -> None:
-        """Drop the oldest messages of a queue that has more than it may have."""
+        """Drop the oldest messages of a queue that has more, or more bytes of them, than it may have."""
         access = self.access_of(host.name, queue.name)
-        assert queue.max_length is not None
-        excess = await access.ready() - queue.max_length
-        while excess > 0 and (found := await access.pop_any(min(excess, MAX_POP_MESSAGES))):
-            excess -= len(found)
-            await self._bury(host, found, "maxlen")
+        with_bytes = queue.max_length_bytes is not None
+        ready = await access.measure(with_bytes=with_bytes)
+        while excess := ready.excess(queue):
+            found = await access.pop_any(min(excess, MAX_POP_MESSAGES))
+            if not found:
+                return
+            kept: list[AmqpDelivery] = []
+            for delivery in found:
+                if not ready.excess(queue):
+                    kept.append(delivery)
+                    continue
+                ready = ready.without(delivery.body_bytes)
+                await self._bury(host, (delivery,), "maxlen")
+            if kept:
+                # They were larger than others. Who measured while these were out of sight has dropped too little.
+                await access.put_back(kept, uncounted=True)
+                ready = await access.measure(with_bytes=with_bytes)
 
     async def _bury(self, host: VirtualHost, deliveries: Iterable[AmqpDelivery], reason: str) -> None:
         for delivery in deliveries:

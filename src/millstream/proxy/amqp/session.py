@@ -273,17 +273,23 @@ class AmqpSession:
         return self._queues.access_of(self.host.name, name)
 
     def bounded_takers(self, publication: Publication) -> list[AmqpQueue]:
-        """The queues with a limit of messages that get a message. Raises AmqpFailure for properties that are none."""
+        """The queues with a limit of length that get a message. Raises AmqpFailure for properties that are none."""
         host = self.host
-        headers = view_content(publication.properties).headers
-        taker = host.find_taker(publication.exchange, publication.routing_key, headers)
+        view = view_content(publication.properties)
+        key, headers, further = publication.routing_key, view.headers, view.further_keys
+        taker = host.find_taker(publication.exchange, key, headers, further)
         if taker is None:
             return []
-        names = host.route(taker, publication.routing_key, headers) & host.bounded.keys()
+        names = host.route(taker, key, headers, further) & host.bounded.keys()
         return [host.bounded[name] for name in sorted(names)]
 
+    async def has_room(self, queue: AmqpQueue, body_bytes: int) -> bool:
+        """Whether a queue may have one message more."""
+        with_bytes = queue.max_length_bytes is not None
+        return (await self.access_of(queue.name).measure(with_bytes=with_bytes)).has_room(queue, body_bytes)
+
     async def enforce_length(self, queue: AmqpQueue) -> None:
-        """Drop the oldest messages of a queue that has more than it may have."""
+        """Drop the oldest messages of a queue that has more, or more bytes of them, than it may have."""
         await self._queues.enforce_length(self.host, queue)
 
     def note_use(self, name: str) -> None:

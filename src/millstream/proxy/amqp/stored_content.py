@@ -20,7 +20,7 @@ from millstream.model.expiry import expires_ms_of
 from millstream.model.message import StoredMessage
 from millstream.model.properties import RESERVED, decode_priority, has_control_character
 from millstream.model.property_text import unescape_text
-from millstream.model.routing.routes import AMQP_EXCHANGE, AMQP_ROUTING_KEY, place_in_amqp
+from millstream.model.routing.routes import AMQP_EXCHANGE, AMQP_ROUTING_KEY, encode_further_keys, place_in_amqp
 from millstream.protocol.amqp.content import NO_PROPERTIES, ContentProperties, decode_properties, encode_properties
 from millstream.protocol.amqp.field_table import (
     MAX_NAME_BYTES,
@@ -48,6 +48,7 @@ from millstream.protocol.content_fields import (
     is_of_mqtt,
     reply_place_of,
 )
+from millstream.proxy.amqp.sender_keys import BLIND_COPIES, sender_keys, without_header
 
 __all__ = [
     "AMQP_PRIORITY",
@@ -104,14 +105,20 @@ _KNOWN_PROPERTIES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ContentView:
-    """What a message's properties say that matters on its way. `stored` is what a record holds of them."""
+    """What a message's properties say that matters on its way.
 
+    `properties` are those that its consumers get, `stored` is what a record holds of them, and `further_keys` are the
+    routing keys beside its own.
+    """
+
+    properties: bytes
     stored: Mapping[str, str]
     headers: FieldTable
     expiration_ms: int | None
     priority: int
     reply_to: str | None
     user_id: str | None
+    further_keys: tuple[str, ...]
 
 
 @lru_cache(maxsize=_KNOWN_PROPERTIES)
@@ -120,6 +127,11 @@ def view_content(data: bytes) -> ContentView:
     content = decode_properties(data)
     headers = decode_table(content.headers)[0] if content.headers else {}
     stored: dict[str, str] = {}
+    further = sender_keys(headers)
+    if isinstance(headers.get(BLIND_COPIES), list):
+        data = without_header(data, BLIND_COPIES)
+    if further:
+        stored[names.AMQP_KEYS] = encode_further_keys(further)
     if content.message_id and _is_key(content.message_id):
         stored[names.KEYS] = content.message_id
     if data != NO_PROPERTIES:
@@ -129,12 +141,14 @@ def view_content(data: bytes) -> ContentView:
     if trace:
         stored[names.TRACE_CONTEXT] = trace
     return ContentView(
+        data,
         stored,
         headers,
         _expiration_ms(content.expiration),
         content.priority or 0,
         content.reply_to,
         content.user_id,
+        further,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.basic_methods import BasicGet, BasicGetEmpty, BasicGetOk
 from millstream.protocol.amqp.method_codec import AmqpMethod, encode_method
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
@@ -30,7 +31,7 @@ from millstream.protocol.amqp.topology_methods import (
 from millstream.proxy.amqp.declarations import Declared, DeclaredBinding
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
 from millstream.proxy.amqp.stored_content import place_of, wire_properties
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, unpack
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -161,6 +162,11 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
         _answer(channel, False, BasicGetEmpty())
         return
     (delivery,) = found
+    try:
+        message = await unpack(delivery.take_message())
+    except MillstreamError:
+        await access.put_back(found, uncounted=True)
+        raise
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
@@ -168,7 +174,6 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
-    message = delivery.take_message()
     if wish.no_ack:
         tag = channel.skip_tag()
         session.ack_soon(delivery)

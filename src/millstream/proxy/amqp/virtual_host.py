@@ -7,7 +7,7 @@ the same order. The words of refusals follow RabbitMQ's, because clients' logs a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Final, NoReturn, TypeVar
 
@@ -24,6 +24,7 @@ from millstream.proxy.amqp.declarations import (
     DeclaredBinding,
     Exchange,
 )
+from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
 from millstream.proxy.amqp.queue_arguments import check_queue_arguments
 from millstream.proxy.amqp.stored_content import header_text
 
@@ -55,7 +56,7 @@ class VirtualHost:
         self.limited: dict[str, AmqpQueue] = {}
         """The queues whose messages, or who themselves, go after a time."""
         self.bounded: dict[str, AmqpQueue] = {}
-        """The queues that hold so many messages at most."""
+        """The queues that hold so many messages, or bytes of them, at most."""
         self.exclusive: defaultdict[str, dict[str, AmqpQueue]] = defaultdict(dict)
         """The exclusive queues by their connections."""
         self._bindings: dict[str, DeclaredBinding] = {}
@@ -79,7 +80,7 @@ class VirtualHost:
                 self.exclusive[declared.owner][declared.name] = declared
             if declared.has_time_limit:
                 self.limited[declared.name] = declared
-            if declared.max_length is not None:
+            if declared.is_bounded:
                 self.bounded[declared.name] = declared
         else:
             identity = declared.identity
@@ -142,15 +143,15 @@ class VirtualHost:
         """The exclusive queues of a connection."""
         return list(self.exclusive.get(connection, {}).values())
 
-    def route(self, exchange: str, key: str, headers: FieldTable) -> set[str]:
-        """The queues that get a message."""
+    def route(self, exchange: str, key: str, headers: FieldTable, further: Sequence[str] = ()) -> set[str]:
+        """The queues that get a message by its routing key or one of the further ones."""
         if exchange == DEFAULT_EXCHANGE:
-            return {key} & self.queues.keys()
+            return {key, *further} & self.queues.keys()
         texts = {name: text for name, value in headers.items() if (text := header_text(value)) is not None}
         found: set[str] = set()
         waiting, seen = [exchange], {exchange}
         while waiting:
-            for to_exchange, name in self._matcher.match(waiting.pop(), key, texts):
+            for to_exchange, name in self._matcher.match(waiting.pop(), key, texts, further):
                 if not to_exchange:
                     found.add(name)
                 elif name not in seen:
@@ -158,16 +159,24 @@ class VirtualHost:
                     waiting.append(name)
         return found
 
-    def find_taker(self, exchange: str, key: str, headers: FieldTable) -> str | None:
+    def find_taker(self, exchange: str, key: str, headers: FieldTable, further: Sequence[str] = ()) -> str | None:
         """The exchange whose queues get a message: the one it was sent to, or an alternate one; None if none does."""
         seen: set[str] = set()
         name: str | None = exchange
         while name is not None and name in self.exchanges and name not in seen:
-            if self.route(name, key, headers):
+            if self.route(name, key, headers, further):
                 return name
             seen.add(name)
             name = self.exchanges[name].alternate
         return None
+
+    def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
+        """The topics in which a message for an exchange is stored: one, but for the default exchange one for each topic
+        of the queues that the keys name; none where they name no queue."""
+        if exchange != DEFAULT_EXCHANGE:
+            return [topic_of_exchange(self.name, exchange)]
+        queues = [self.queues[key] for key in keys if key in self.queues]
+        return [*dict.fromkeys(topic_of_queue(self.name, queue) for queue in queues)]
 
     # what clients ask for
 

@@ -23,6 +23,7 @@ from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
 from millstream.proxy.http.topic_tail import TailQueue, TailReader, TopicTails, encode_data
 from millstream.proxy.pulls import ClientQueue, Pull
+from millstream.proxy.stored_body import unpack
 from millstream.security.policy import RequiredAccess
 
 __all__ = ["CATCH_UP_BYTES", "KEEP_ALIVE_S", "MAX_STREAMS", "MAX_STREAM_QUEUES", "StreamResource"]
@@ -246,7 +247,7 @@ class _Stream:
             self._places.note(queue, message.queue_offset + 1)
             if not is_expired(message.properties, now_ms):
                 self._traffic.messages_out += 1
-                await self._send_part(self._id_line() + encode_data(message))
+                await self._send_part(self._id_line() + encode_data(await unpack(message)))
         if pulled.next_offset > offset:
             self._places.note(queue, pulled.next_offset)
         await asyncio.sleep(0)

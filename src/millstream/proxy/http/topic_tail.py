@@ -37,6 +37,10 @@ _ENTRY_BYTES: Final = 1024
 """What an entry takes beside the body, roughly."""
 
 
+def _reads_body(_topic: str, _message: StoredMessage) -> bool:
+    return True
+
+
 class TailQueue:
     """One queue of a topic as it was made: one that is made anew is another. `begin` is the first offset that counts
     for streams which did not know it, `end` the one to which the feed has come."""
@@ -237,7 +241,7 @@ class TopicTails:
         try:
             async with tail.opening:
                 if tail.following is None:
-                    tail.begin(await self._feed.follow(topic, tail))
+                    tail.begin(await self._feed.follow(topic, tail, _reads_body))
         except BaseException:
             self.leave(topic, reader)
             raise

@@ -21,6 +21,7 @@ from millstream.model.handles import ReceiptHandle
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.stored_body import is_packed, unpack
 
 __all__ = ["INVISIBLE_MS", "RENEW_AFTER_S", "LightQueueReader", "Taken", "TakenMessage"]
 
@@ -205,6 +206,14 @@ class LightQueueReader:
         popped = await self._backend.pop(self.brokers[number], request)
         now_s = self._clock.monotonic_s()
         for position, one in enumerate(popped):
+            if is_packed(one.message):
+                # While a thread works on it those behind it wait, so that their order is kept.
+                try:
+                    one.message = await unpack(one.message)
+                except BaseException:
+                    for rest in popped[position:]:
+                        await self._release(rest.handle, uncounted=True)
+                    raise
             taken = TakenMessage(self, one.handle, now_s)
             outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
             if outcome is Taken.REFUSED:

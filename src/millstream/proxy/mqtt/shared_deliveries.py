@@ -21,6 +21,7 @@ from millstream.proxy.mqtt.light_routes import share_queue_name
 from millstream.proxy.mqtt.records import application_message_of
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.session_records import StoredDelivery
+from millstream.proxy.stored_body import unpack
 
 __all__ = ["acknowledge_all", "finish_shared", "keep_shared"]
 
@@ -72,4 +73,4 @@ async def _read(backend: BrokerBackend, delivery: StoredDelivery) -> Application
         records = (await backend.pull(delivery.broker_name, request)).records
     except NameRefused:
         return None
-    return application_message_of(decode_record(records[0])) if records else None
+    return application_message_of(await unpack(decode_record(records[0]))) if records else None

@@ -51,9 +51,14 @@ class SessionSubscription:
     share: LightQueueReader | None = None
     """What reads the messages of a shared subscription for this member."""
 
+    @property
+    def reader(self) -> LightQueueReader | None:
+        """The reader of the light queue from which its messages come, if they come from one."""
+        return self.share if self.share is not None else self.session.queue if self.qos else None
+
     def wake(self) -> bool:
         """Have a light queue read, if that is where the messages come from; whether it is."""
-        reader = self.share if self.share is not None else self.session.queue if self.qos else None
+        reader = self.reader
         if reader is not None:
             reader.wake()
         return reader is not None
@@ -120,6 +125,11 @@ class SubscriptionTable:
             for topic in self._rules.topics_for(subscription.topic_filter):
                 self._leave(topic)
 
+    def wants_body(self, topic: str, record: StoredMessage) -> bool:
+        """Whether `deliver` reads the body of a record; not where its only reader is a light queue's."""
+        found = [*self._filters.match(mqtt_topic_of(topic, record.properties))]
+        return len(found) > 1 or (len(found) == 1 and found[0].reader is None)
+
     def deliver(self, topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
         """See `FeedListener`."""
         now_ms = self._clock.now_ms()
@@ -163,7 +173,7 @@ class SubscriptionTable:
             async with followed.opening:
                 if followed.end is None:
                     await self._find(topic)
-                    followed.end = (await self._feed.follow(topic, self)).end
+                    followed.end = (await self._feed.follow(topic, self, self.wants_body)).end
         except BaseException:
             self._leave(topic)
             raise

@@ -47,6 +47,7 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
 from millstream.protocol.remoting.messages.lite import decode_lite_losses, encode_lite_sync
+from millstream.protocol.remoting.messages.offsets import ProgressQuery, encode_progress_query
 from millstream.protocol.remoting.messages.popping import (
     decode_change_answer,
     encode_ack,
@@ -310,9 +311,11 @@ class RemoteBackend:
 
         return await self._routes.following(topic, ask)
 
-    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
+    async def progress(
+        self, broker_name: str, group: str, topic: str, *, with_bytes: bool = False
+    ) -> list[QueueProgress]:
         """See `BrokerBackend`."""
-        ext = {"consumerGroup": group, "topic": topic}
+        ext = encode_progress_query(ProgressQuery(group, topic, with_bytes=with_bytes))
         answer = await self._demand(broker_name, topic, RemotingCommand(RequestCode.GET_CONSUME_STATS, ext))
         return [item.progress for item in decode_consume_statistics(answer.body) if item.progress.topic == topic]
 

@@ -133,6 +133,7 @@ def queue_key(broker_name: str, topic: str, queue_id: int) -> dict[str, Any]:
 
 
 def _statistics(item: QueueProgress) -> dict[str, int]:
+    own = {} if item.ready_bytes is None else {"readyBytes": item.ready_bytes}
     return {
         "brokerOffset": item.max_offset,
         "consumerOffset": item.committed,
@@ -142,6 +143,7 @@ def _statistics(item: QueueProgress) -> dict[str, int]:
         "ready": item.ready,
         "inFlight": item.in_flight,
         "oldestTimestamp": item.oldest_ms,
+        **own,
     }
 
 
@@ -159,6 +161,7 @@ def _progress(queue: Mapping[str, Any], held: Mapping[str, Any]) -> BrokerProgre
         in_flight=int(held.get("inFlight", next_offset - committed)),
         oldest_ms=int(held.get("oldestTimestamp", 0)),
         consumed_ms=int(held.get("lastTimestamp", 0)),
+        ready_bytes=int(held["readyBytes"]) if "readyBytes" in held else None,
     )
     return BrokerProgress(str(queue["brokerName"]), progress)
 

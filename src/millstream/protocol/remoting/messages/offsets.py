@@ -64,6 +64,7 @@ class LockedBody(CamelBody):
 
 _ALL_QUEUES: Final = -1
 _TO_THE_END: Final = -1
+_WITH_BYTES: Final = "withBytes"
 """RocketMQ's time for skipping everything that waits."""
 
 
@@ -115,6 +116,8 @@ class ProgressQuery(NamedTuple):
     topic: str | None = None
     topics: tuple[str, ...] = ()
     is_physical: bool = False
+    with_bytes: bool = False
+    """Whether the bytes that are ready are asked for; a field of our own."""
 
 
 class ResetCall(NamedTuple):
@@ -192,14 +195,16 @@ def encode_progress_query(call: ProgressQuery) -> dict[str, str]:
     """The fields of code 208."""
     topic = {} if call.topic is None else {"topic": call.topic}
     topics = {"topicList": ";".join(call.topics)} if call.topics else {}
-    return {"consumerGroup": call.group, **topic, **topics, **_lo(call.is_physical)}
+    own = {_WITH_BYTES: "true"} if call.with_bytes else {}
+    return {"consumerGroup": call.group, **topic, **topics, **_lo(call.is_physical), **own}
 
 
 def decode_progress_query(ext: Mapping[str, str]) -> ProgressQuery:
     """The group and the topics of a request."""
     topics = ext.get("topicList", "")
     listed = tuple(topics.split(";")) if topics else ()
-    return ProgressQuery(text(ext, "consumerGroup"), ext.get("topic") or None, listed, is_physical(ext))
+    with_bytes = ext.get(_WITH_BYTES) == "true"
+    return ProgressQuery(text(ext, "consumerGroup"), ext.get("topic") or None, listed, is_physical(ext), with_bytes)
 
 
 def encode_reset(call: ResetCall) -> dict[str, str]:

@@ -10,7 +10,7 @@ from millstream.model.errors import ConnectionFailed, Refused
 from millstream.model.message import StoredMessage
 from millstream.protocol.cloud_events import STRUCTURED_TYPE, binary_headers, encode_event, event_attributes
 from millstream.proxy.http.webhooks.subscription import WebhookSubscription
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, unpack
 from millstream.transport.http_caller import HttpReply, OutboundCaller
 
 __all__ = ["HANDSHAKE_LIMIT_S", "MAX_RATE", "Sink", "allowed_rate"]
@@ -53,6 +53,7 @@ class Sink:
 
     async def post(self, wanted: WebhookSubscription, message: StoredMessage) -> HttpReply:
         """Post one event. Raises what the call raises."""
+        message = await unpack(message)
         attributes, body = event_attributes(message), body_of(message)
         if wanted.config.mode == "structured":
             headers: Sequence[tuple[str, str]] = [("content-type", STRUCTURED_TYPE)]
