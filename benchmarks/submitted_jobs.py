@@ -89,7 +89,8 @@ def _measure(jobs: JobServerClient, client: BlockingClient, recorder: TreeRecord
 
 def _rows_in(jobs: JobServerClient) -> int:
     """Rows that the first and the last job have read, the fewer of both."""
-    return min(int(jobs.describe(f"job-{number}")["progress"].get("rows_in", 0)) for number in (0, _JOBS - 1))
+    progress = (jobs.describe(f"job-{number}")["progress"] or {} for number in (0, _JOBS - 1))
+    return min(int(one.get("rows_in", 0)) for one in progress)
 
 
 def _wait_until_leading(jobs: JobServerClient) -> None:
