@@ -18,7 +18,8 @@ from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["measure_state_batches"]
 
-_POPULATIONS: Final = [int(keys) for keys in os.environ.get("BATCH_KEYS", "1000,5000000,300000,200000,100000").split(",")]
+_MANY: Final = "1000,5000000,300000,200000,100000"
+_POPULATIONS: Final = [int(keys) for keys in os.environ.get("BATCH_KEYS", _MANY).split(",")]
 _ROWS_PER_BATCH: Final = 20_000
 _KEYS_PER_BATCH: Final = 1_000
 _WARM_BATCHES: Final = 15
