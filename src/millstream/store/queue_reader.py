@@ -156,14 +156,10 @@ class QueueReader:
             return None
         with self._mutex:
             places = queue.places(queue_offset, max_count)
-        segment = self._log.segment_at(places[0][0]) if places else None
-        if segment is None:
+        found = self._segment_view(places[0][0]) if places else None
+        if found is None:
             return None
-        try:
-            view = self._log.view(segment)
-        except FileNotFoundError:
-            return None
-        data = copy_records(view, segment.start, places, min(max_bytes, _COPIED_BYTES))
+        data = copy_records(*found, places, min(max_bytes, _COPIED_BYTES))
         first = -1 if isinstance(queue, LightQueue) else queue_offset
         return None if data is None or not is_checked_run(data, places, first) else (data, places)
 
@@ -171,26 +167,21 @@ class QueueReader:
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int
     ) -> tuple[bytes, int, int, int] | None:
         """The records of `read_run` and how many they are, and the offsets from which and up to which the queue has
-        any. None where `read_run` is, and for a light queue."""
+        any. None where `read_run` is."""
         place = topic, queue_id
         queue = self._by_place.get(place)
-        if type(queue) is not ConsumeQueue or place in self._compacted_places:
+        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
             return None
         first = queue.min_offset
         if queue_offset < first:
             return None
         with self._mutex:
             packed = queue.packed_places(queue_offset, max_count)
-        if not packed:
+        found = self._segment_view(int.from_bytes(packed[:8], "big")) if packed else None
+        if found is None:
             return None
-        segment = self._log.segment_at(int.from_bytes(packed[:8], "big"))
-        if segment is None:
-            return None
-        try:
-            view = segment.view or self._log.view(segment)
-        except FileNotFoundError:
-            return None
-        data = copy_checked_run(view, segment.start, packed, min(max_bytes, _COPIED_BYTES), queue_offset)
+        own_offset = -1 if isinstance(queue, LightQueue) else queue_offset
+        data = copy_checked_run(*found, packed, min(max_bytes, _COPIED_BYTES), own_offset)
         if data is None:
             return None
         if self.cold is not None:
@@ -205,14 +196,10 @@ class QueueReader:
         if isinstance(entries[0], ColdEntry):
             cold = [entry.record for entry in entries if isinstance(entry, ColdEntry)]
             return cold if len(cold) == len(entries) else None
-        segment = self._log.segment_at(entries[0].log_offset)
-        if segment is None or self._compacted.find(topic, queue_id) is not None:
+        found = self._segment_view(entries[0].log_offset)
+        if found is None or self._compacted.find(topic, queue_id) is not None:
             return None
-        try:
-            view = self._log.view(segment)
-        except FileNotFoundError:
-            return None
-        start = segment.start
+        view, start = found
         records = []
         for entry in entries:
             position = entry.log_offset - start
@@ -221,6 +208,16 @@ class QueueReader:
                 return None
             records.append(record)
         return records
+
+    def _segment_view(self, log_offset: int) -> tuple[memoryview, int] | None:
+        """The segment that has the offset, and where it begins; None where the log has none, or no longer."""
+        segment = self._log.segment_at(log_offset)
+        if segment is None:
+            return None
+        try:
+            return self._log.view(segment), segment.start
+        except FileNotFoundError:
+            return None
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at `timestamp_ms` or later, or the queue's maximum if there is none.

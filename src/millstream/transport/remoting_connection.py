@@ -308,11 +308,16 @@ class Connection(asyncio.BufferedProtocol):
         while answers is not None and position < len(requests):
             if not self._has_room():
                 return run.commands(position)
-            parts = len(self._outgoing)
-            count = answers.answer(requests, position, self._outgoing, _PIECE_BYTES - self._outgoing_bytes)
+            frames: list[bytes | memoryview] = []
+            try:
+                count = answers.answer(requests, position, frames, _PIECE_BYTES - self._outgoing_bytes)
+            except Exception:  # noqa: BLE001 - the connection's edge: each request has its own answer then
+                _log.exception("Requests of code %d could not be answered together.", run.shape.code)
+                break
             if count:
                 position += count
-                self._outgoing_bytes += sum(map(len, self._outgoing[parts:]))
+                self._outgoing += frames
+                self._outgoing_bytes += sum(map(len, frames))
                 elapsed_s = self._clock.monotonic_s() - self.last_read_s
                 self._server.latency.note(run.shape.code, ResponseCode.SUCCESS, elapsed_s, count)
             else:

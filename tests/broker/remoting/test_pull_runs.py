@@ -20,13 +20,14 @@ from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.reading import PullHandler
 from millstream.model.clock import ManualClock
+from millstream.model.errors import StoreError
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
-from millstream.store.message_store import StoreOptions
+from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.transport.request_batches import RunAnswers
 
 SMALL = StoreOptions(segment_bytes=1 << 20)
@@ -252,3 +253,33 @@ async def test_pulls_with_a_filter_look_at_each_message_themselves(tmp_path: Pat
         commands = pulls({}, {}, {}, subscription=expression)
         assert await together.put(commands) == await apart.put(commands)
         assert together.together == 0
+
+
+async def test_a_pull_that_is_refused_fails_none_of_those_around_it(tmp_path: Path) -> None:
+    commands = pulls({}, {}, {"queueId": "9"}, {"queueOffset": "5"}, {"queueId": "2"}, {}, sysFlag="5")
+    async with doors(tmp_path) as (together, apart):
+        answers = await together.put(commands)
+        assert answers == await apart.put(commands)
+        assert [answer.code == 0 for answer in answers.values()] == [True, True, False, True, False, True]
+        assert pulled(together.broker) == pulled(apart.broker)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("RECORD_DAMAGED", "The file of the queue is too short."), ZeroDivisionError("a defect")]
+)
+async def test_a_read_that_fails_is_the_answer_to_its_pull_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    read = MessageStore.read_together
+
+    def fail(self: MessageStore, topic: str, queue_id: int, queue_offset: int, *limits: int) -> Any:
+        if queue_offset == 5:
+            raise error
+        return read(self, topic, queue_id, queue_offset, *limits)
+
+    monkeypatch.setattr(MessageStore, "read_together", fail)
+    commands = pulls({}, {}, {"queueOffset": "5"}, {"queueOffset": "6"})
+    async with doors(tmp_path) as (together, apart):
+        answers = await together.put(commands)
+        assert answers == await apart.put(commands)
+        assert [answer.code == 0 for answer in answers.values()] == [True, True, False, True]

@@ -140,9 +140,10 @@ class QueuePuller:
         store, topic, queue_id = self.reader.store, request.topic, request.queue_id
         if is_joined:
             together = store.read_together(topic, queue_id, queue_offset, max_messages, max_bytes)
-            if together is not None:
-                data, count, first, last = together
-                return PullResult(_FOUND, queue_offset + count, first, last, (data,), count)
+            if together is None:
+                return None
+            data, count, first, last = together
+            return PullResult(_FOUND, queue_offset + count, first, last, (data,), count)
         found = store.read_run(topic, queue_id, queue_offset, max_messages, max_bytes)
         if found is None:
             return None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.broker.queues.pull_reader import PullReader
+from millstream.model.errors import MillstreamError
 from millstream.protocol.remoting.messages.pulls import pull_head
 from millstream.protocol.remoting.pull_shape import ShapedPull
 
@@ -42,9 +43,13 @@ class PullRunAnswers:
         left_bytes, position = max_bytes, start
         while position < len(requests) and left_bytes > 0:
             pull: ShapedPull = requests[position]
-            if commit is not None:
-                commit(pull.queue_id, pull.commit_offset)
-            data = reader.read(pull.queue_id, pull.queue_offset, self._max_messages, self._max_bytes)
+            try:
+                if commit is not None:
+                    commit(pull.queue_id, pull.commit_offset)
+                data = reader.read(pull.queue_id, pull.queue_offset, self._max_messages, self._max_bytes)
+            except MillstreamError:
+                # The general way says what is wrong, to this one alone.
+                data = None
             if data is None:
                 break
             following = reader.next_offset

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from millstream.broker.broker import SuggestReader
+from millstream.broker.queues.puller import MAX_PULL_MESSAGES
 from millstream.broker.queues.reads import QueueReads, Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.offsets import answer_soon
@@ -159,7 +160,7 @@ def _limits_of(call: PullCall) -> tuple[int, int]:
     """Messages and bytes of its answer at most."""
     max_bytes = CAPPED_PULL_BYTES if call.max_bytes is None else call.max_bytes
     if call.is_uncapped:
-        return call.max_messages, max_bytes
+        return min(call.max_messages, MAX_PULL_MESSAGES), max_bytes
     return min(call.max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
 
 
