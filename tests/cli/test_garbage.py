@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.cli import main
-from millstream.cli.gc_tuning import STARTING_THRESHOLD, freeze_gc, relax_gc, restore_gc
+from millstream.cli.gc_tuning import SERVING_THRESHOLDS, STARTING_THRESHOLD, freeze_gc, relax_gc, restore_gc
 
 
 @pytest.fixture(autouse=True)
@@ -19,11 +19,11 @@ def usual() -> Iterator[tuple[int, int, int]]:
     gc.set_threshold(*before)
 
 
-def test_a_server_that_is_ready_looks_as_usual_and_never_at_what_its_start_made(usual: tuple[int, int, int]) -> None:
+def test_a_server_that_is_ready_looks_seldom_and_never_at_what_its_start_made() -> None:
     relax_gc()
     assert gc.get_threshold()[0] == STARTING_THRESHOLD
     freeze_gc()
-    assert gc.get_threshold() == usual
+    assert gc.get_threshold() == SERVING_THRESHOLDS
     assert gc.get_freeze_count() > 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b32encode
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -20,11 +21,14 @@ HASH_CHARACTERS: Final = 32
 """Characters of a hash: blake2b of 160 bits in base32."""
 
 _HASH_BYTES: Final = 20
+_KEPT_NAMES: Final = 4096
+"""A name is wanted several times in a row: when a client comes, a message of it is stored, it goes."""
 _OTHER: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(rb"\|([0-9A-F]{2})")
 _LEGAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\|[0-9A-F]{2})*")
 
 
+@lru_cache(maxsize=_KEPT_NAMES)
 def hash_name(*parts: str) -> str:
     """32 characters a-z and 2-7 for the parts, which are distinguished: (`ab`, `c`) is not (`a`, `bc`)."""
     digest = blake2b(digest_size=_HASH_BYTES)
@@ -34,6 +38,7 @@ def hash_name(*parts: str) -> str:
     return b32encode(digest.digest()).decode().lower()
 
 
+@lru_cache(maxsize=_KEPT_NAMES)
 def escape_name(name: str, max_characters: int = MAX_TOPIC_CHARACTERS) -> str:
     """A legal name for the text, another one for any other text; of `max_characters` (34 or more) at most."""
     escaped = _OTHER.sub(lambda found: b"|%02X" % found[0][0], name.encode("utf-8", "surrogatepass")).decode()

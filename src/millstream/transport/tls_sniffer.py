@@ -192,9 +192,13 @@ class TlsSniffer:
     async def _look(self, connection: socket.socket, peer: str) -> None:
         try:
             connection.setblocking(False)
-            async with asyncio.timeout(self._first_byte_limit_s):
-                await _readable(connection)
-            first = connection.recv(1, socket.MSG_PEEK)
+            try:
+                # The client of a protocol that speaks first has mostly done so by now.
+                first = connection.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                async with asyncio.timeout(self._first_byte_limit_s):
+                    await _readable(connection)
+                first = connection.recv(1, socket.MSG_PEEK)
             if not first:
                 raise ConnectionResetError("closed before it said anything")
             await self._enter(connection, first[0] == CLIENT_HELLO)

@@ -102,6 +102,7 @@ class MqttConnection(asyncio.Protocol):
         "_background",
         "_backlog",
         "_decoder",
+        "_early",
         "_frame",
         "_is_half",
         "_is_unsent",
@@ -152,6 +153,8 @@ class MqttConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = PacketFrames(MAX_CONNECT_BYTES)
         self._backlog: deque[tuple[int, bytes]] | None = None
+        self._early = b""
+        """What came behind CONNECT before the client was let in: its packets may be large only from then on."""
         self._outgoing: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
@@ -361,6 +364,17 @@ class MqttConnection(asyncio.Protocol):
         self._server.services.statistics.bytes_received += len(data)
         if self._websocket is not None or (self.session is None and begins_websocket(data[0]) and self._is_fresh):
             data = self._unwrap(data)
+        if self._is_being_let_in:
+            self._early += data
+        else:
+            self._take_in(data)
+        if self._websocket is not None and self._websocket.is_closed:
+            # What came before the end of the stream was handled.
+            self.close()
+        self._throttle()
+
+    def _take_in(self, data: bytes) -> None:
+        """Handle the packets that are whole now, or put them behind the one that waits."""
         frames = self._decoder.feed(data)
         if self._backlog is not None:
             self._backlog.extend(frames)
@@ -370,10 +384,6 @@ class MqttConnection(asyncio.Protocol):
             self._refuse_packet(self._decoder.failure)
         elif self._decoder.held_bytes or self._is_half:
             self._note_half(begins=bool(frames))
-        if self._websocket is not None and self._websocket.is_closed:
-            # What came before the end of the stream was handled.
-            self.close()
-        self._throttle()
 
     def pause_writing(self) -> None:
         self._is_unsent = True
@@ -391,7 +401,7 @@ class MqttConnection(asyncio.Protocol):
             task.cancel()
         self._end_half()
         self._decoder.forget()
-        self._backlog = None
+        self._backlog, self._early = None, b""
         self._outgoing.clear()
         self._server.remove(self)
         self._transport = None
@@ -403,6 +413,11 @@ class MqttConnection(asyncio.Protocol):
     def _is_fresh(self) -> bool:
         """Whether nothing came before."""
         return self._backlog is None and not self._decoder.held_bytes
+
+    @property
+    def _is_being_let_in(self) -> bool:
+        """Whether its CONNECT waits, or a proof of who it is."""
+        return self._backlog is not None and self.session is None
 
     def _unwrap(self, data: bytes) -> bytes:
         """What a chunk of a WebSocket carries."""
@@ -456,6 +471,9 @@ class MqttConnection(asyncio.Protocol):
         backlog, self._backlog = self._backlog, None
         if backlog and self.is_open:
             self._handle(list(backlog))
+        if self._early and self.is_open and not self._is_being_let_in:
+            early, self._early = self._early, b""
+            self._take_in(early)
         if self._decoder.failure is not None and self._backlog is None:
             self._refuse_packet(self._decoder.failure)
         self._throttle()
@@ -486,9 +504,12 @@ class MqttConnection(asyncio.Protocol):
         self.abort()
 
     def _throttle(self) -> None:
-        """Read only while the client reads, nothing waits, and there is memory for its packet."""
+        """Read only while the client reads, none of its packets waits for another, and there is memory for the next.
+
+        A packet that has to wait is mostly the last that came: reading stops when there is one behind it.
+        """
         waits = self._frame is not None and self._frame.waits
-        wanted = not self._is_unsent and self._backlog is None and not waits
+        wanted = not (self._is_unsent or self._backlog or self._early or waits)
         if wanted is self._reads or not self.is_open:
             return
         assert self._transport is not None

@@ -165,6 +165,8 @@ class LightQueueReader:
         taken, self._taken = self._taken, {}
         for one in sorted(taken, key=lambda held: held.handle.queue_offset):
             await self._release(one.handle)
+        # They lead back to the session: only a look for cycles would find the two.
+        self._room, self._take = _no_room, _take_nothing
 
     async def _release(self, handle: ReceiptHandle, *, uncounted: bool = False) -> None:
         """Make a message visible again. `uncounted`: it was not sent."""
@@ -236,3 +238,13 @@ class LightQueueReader:
                         await self._backend.ack(AckRequest(self._group, self._topic, taken.handle))
         finally:
             self._acknowledging = None
+
+
+def _no_room() -> int:
+    """The room of a client that is gone."""
+    return 0
+
+
+def _take_nothing(popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+    """What a client that is gone takes."""
+    return Taken.REFUSED

@@ -1,11 +1,12 @@
 """Stores all sessions and the connection that owns each; of two claims the later record wins.
 
-Every proxy follows the records. In memory are the keys alone, with the offsets of their records.
+Every proxy follows the records. In memory are the keys, the offsets of their records, and those that are small.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +26,7 @@ from millstream.proxy.mqtt.session_records import (
 )
 from millstream.proxy.state_topics import StateTopic
 
-__all__ = ["MAX_CLAIM_TRIES", "Claimed", "SessionStore"]
+__all__ = ["MAX_CLAIM_TRIES", "MAX_KEPT_BYTES", "Claimed", "SessionStore"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,10 @@ _PROXY_PREFIX: Final = "|proxy-"
 
 MAX_CLAIM_TRIES: Final = 8
 """Attempts to claim a session that others claim at the same time."""
+
+MAX_KEPT_BYTES: Final = 512
+"""Bytes of a session's record up to which it stays in memory, where a client that comes back has it at once; most have
+some 150. A larger one, as with a will or many subscriptions, is read from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class _Entry:
     proxy: str = ""
     expires_ms: int | None = None
     will_ms: int | None = None
+    record: bytes | None = None
 
 
 class SessionStore:
@@ -165,6 +171,8 @@ class SessionStore:
 
     async def _read(self, key: str) -> bytes | None:
         while (entry := self._entries.get(key)) is not None:
+            if entry.record is not None:
+                return entry.record
             data = await self._topic.read(entry.offset)
             held = self._entries.get(key)
             if data is not None or held is None or held.offset == entry.offset:
@@ -189,7 +197,10 @@ class SessionStore:
         except MillstreamError as error:
             _log.error("%s", error)
             return
-        self._entries[key] = _Entry(offset, before, said.claim, said.proxy, said.expires_ms, said.will_ms)
+        kept = value if len(value) <= MAX_KEPT_BYTES else None
+        # All sessions of a proxy have its name once.
+        proxy = sys.intern(said.proxy)
+        self._entries[key] = _Entry(offset, before, said.claim, proxy, said.expires_ms, said.will_ms, kept)
         self._on_change(key, said.claim)
 
     def _apply_proxy(self, proxy: str, value: bytes | None) -> None:

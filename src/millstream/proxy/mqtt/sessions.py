@@ -377,6 +377,8 @@ class SessionTable:
             if self._sessions.get(session_key(client_id)) is session:
                 del self._sessions[session_key(client_id)]
                 self._services.traffic.sessions = len(self._sessions)
+            # They lead back to the session: only a look for cycles would find the two.
+            session.subscriptions = {}
         if will is not None:
             self._wills.publish_later(client_id, session.user, will, delay_s)
 

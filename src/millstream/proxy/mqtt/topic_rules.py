@@ -55,15 +55,16 @@ class TopicRules:
         self._rules = (*rules, TopicRule("#", DEFAULT_TOPIC))
         self.topic_of = lru_cache(maxsize=_KEPT_TOPICS)(self._find)
         """The topic that holds the messages of an MQTT topic."""
+        self.topics_for = lru_cache(maxsize=_KEPT_TOPICS)(self._find_for)
+        """The topics that may hold messages which a filter of a subscription matches, each once."""
 
     def _find(self, mqtt_topic: str) -> str:
         fitting = (rule.topic for rule in self._rules if filter_matches(rule.topic_filter, mqtt_topic))
         return next(fitting, DEFAULT_TOPIC)
 
-    def topics_for(self, topic_filter: str) -> list[str]:
-        """The topics that may hold messages which a filter of a subscription matches, each once."""
-        found = [rule.topic for rule in self._rules if may_overlap(rule.topic_filter, topic_filter)]
-        return list(dict.fromkeys(found))
+    def _find_for(self, topic_filter: str) -> tuple[str, ...]:
+        found = (rule.topic for rule in self._rules if may_overlap(rule.topic_filter, topic_filter))
+        return tuple(dict.fromkeys(found))
 
 
 def may_overlap(one: str, other: str) -> bool:
