@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.session_store import MAX_KEPT_BYTES
-from patience import within_patience
+from patience import eventually
 
 READ_BYTES = 256 * 1024
 """Bytes that asyncio reads at once."""
@@ -46,14 +46,6 @@ def no_look_for_cycles() -> Iterator[None]:
     gc.enable()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async def look() -> None:
-        while not holds():
-            await asyncio.sleep(0.001)
-
-    await within_patience(look())
-
-
 async def come(dial: Dial, *, will: Will | None = None) -> tuple[Peer, bool]:
     peer = await dial()
     connack = await peer.connect("again", clean_start=False, expiry_s=3600, will=will)
@@ -63,7 +55,7 @@ async def come(dial: Dial, *, will: Will | None = None) -> tuple[Peer, bool]:
 
 async def go(peer: Peer, server: MqttServer) -> None:
     peer.close()
-    await until(lambda: not server.connections)
+    await eventually(lambda: not server.connections)
     await server.sessions.settle()
 
 
@@ -72,9 +64,9 @@ async def test_a_packet_larger_than_connect_may_be_is_taken_behind_it(
 ) -> None:
     peer = await dial()
     peer.send(Connect("early", clean_start=True))
-    await until(lambda: server.services.statistics.bytes_received > 0)
+    await eventually(lambda: server.services.statistics.bytes_received > 0)
     peer.send(Publish("a", b"x" * 100_000, qos=1, packet_id=7))
-    await until(lambda: server.services.statistics.bytes_received > 100_000)
+    await eventually(lambda: server.services.statistics.bytes_received > 100_000)
     gate.set()
     assert (await peer.expect(Connack)).reason is ReasonCode.SUCCESS
     answer = await peer.expect(Acknowledgement)
@@ -86,12 +78,12 @@ async def test_little_is_read_behind_a_packet_that_waits_and_nothing_is_lost(
 ) -> None:
     peer = await dial()
     peer.send(Connect("early", clean_start=True))
-    await until(lambda: server.services.statistics.bytes_received > 0)
+    await eventually(lambda: server.services.statistics.bytes_received > 0)
     for _ in range(40):
         peer.send(Publish("a", b"x" * 50_000))
     peer.send(Ping(PacketType.PINGREQ))
     begin = server.services.statistics.bytes_received
-    await until(lambda: server.services.statistics.bytes_received > begin)
+    await eventually(lambda: server.services.statistics.bytes_received > begin)
     for _ in range(100):
         await asyncio.sleep(0.001)
     assert server.services.statistics.bytes_received - begin <= READ_BYTES
@@ -132,7 +124,7 @@ async def test_a_session_with_a_large_record_comes_back_whole(dial: Dial, server
     peer, _ = await come(dial, will=Will("w", words, 1, False, delayed))
     await peer.subscribe("a/#", qos=1)
     peer.close()
-    await until(lambda: server.connections == 1)
+    await eventually(lambda: server.connections == 1)
     await server.sessions.settle()
     peer, present = await come(dial)
     assert present
