@@ -52,6 +52,20 @@ def decode(data: bytes) -> list[RemotingCommand]:
     return list(FrameDecoder().feed(data))
 
 
+def test_a_send_whose_header_has_numbers_and_booleans_keeps_its_body_however_it_is_cut() -> None:
+    """As ali-ons writes them."""
+    header = JSON_HEADER
+    for field in (b'"4"', b'"2"', b'"0"', b'"1700000000000"', b'"false"'):
+        header = header.replace(b":" + field, b":" + field.strip(b'"'))
+    assert len(header) < len(JSON_HEADER)
+    frame = struct.pack(">ii", 4 + len(header) + 2, len(header)) + header + b"hi"
+    SEND.header_type = HeaderType.JSON
+    assert decode(frame + frame) == [SEND, SEND]
+    for place in range(1, len(frame)):
+        decoder = FrameDecoder()
+        assert [*decoder.feed(frame[:place]), *decoder.feed(frame[place:])] == [SEND]
+
+
 @pytest.mark.parametrize(("frame", "kind"), [(JSON_FRAME, HeaderType.JSON), (BINARY_FRAME, HeaderType.BINARY)])
 def test_a_send_written_by_hand_is_read_and_written_byte_for_byte(frame: bytes, kind: HeaderType) -> None:
     SEND.header_type = kind

@@ -205,20 +205,20 @@ def decode_json(header: bytes | memoryview, body: bytes = b"") -> RemotingComman
     try:
         read = _strict_decoder.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_loose_json(header)
+        return _decode_loose_json(header, body)
     return RemotingCommand(
         read.code, read.extFields or {}, body, read.opaque, read.flag, read.remark, read.language, read.version
     )
 
 
-def _decode_loose_json(header: bytes | memoryview) -> RemotingCommand:
+def _decode_loose_json(header: bytes | memoryview, body: bytes) -> RemotingCommand:
     try:
         read = _loose_decoder.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise protocol_violation(f"A frame's JSON header cannot be read: {error}.") from None
     ext = {key: _as_text(value) for key, value in (read.extFields or {}).items() if value is not None}
     language = read.language if isinstance(read.language, str) else _OTHER
-    return RemotingCommand(read.code, ext, b"", read.opaque, read.flag, read.remark, language, read.version)
+    return RemotingCommand(read.code, ext, body, read.opaque, read.flag, read.remark, language, read.version)
 
 
 def _as_text(value: Any) -> str:
