@@ -158,6 +158,8 @@ def test_a_traced_producer_needs_pub_on_the_topic_of_traces(java: Driver, guarde
 
 @pytest.mark.parametrize("wrong", ["secret", "name", "no keys", "no right"])
 def test_who_may_not_send_is_told_so(remoting: Driver, guarded_door: Server, tls: dict[str, Any], wrong: str) -> None:
+    if wrong == "no keys" and remoting.name == "ali-ons":
+        pytest.skip("ali-ons signs always, as a user none where it has no keys")
     topic = guarded_door.topic()
     right = user(guarded_door, (f"Topic:{topic}", "Pub"))
     keys = {
