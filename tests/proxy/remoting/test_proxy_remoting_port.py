@@ -23,7 +23,7 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.throttle import Throttle, ThrottleRule
-from patience import PATIENCE_S
+from patience import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -373,6 +373,31 @@ async def test_what_a_client_commits_as_it_leaves_is_consumed(front: Front, cons
     async with asyncio.timeout(PATIENCE_S):
         while front.site.brokers[0].queues.committed_offset("g", "orders", 0) != 2:  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)
+
+
+async def test_what_a_reader_by_offset_commits_as_it_leaves_counts_though_it_comes_behind_that(front: Front) -> None:
+    """RocketMQ 5.3 sends its last commits from threads of its own, and closes once it is told that it has left."""
+    reader = await front.connect("c1")
+    await reader.join("readers", "orders", kind="CONSUME_ACTIVELY")
+    await front.send(b"1", b"2")
+    await reader.pull(0, group="readers", flags=4)
+    await reader.ask(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="readers")
+    fields = {"consumerGroup": "readers", "topic": "orders", "queueId": "0", "commitOffset": "2", "bname": "broker-a"}
+    reader.connection.notify(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+    await reader.connection.close()
+    await eventually(lambda: front.site.brokers[0].queues.committed_offset("readers", "orders", 0) == 2)
+
+
+async def test_who_read_by_offset_and_shares_by_message_now_commits_what_it_holds_alone(front: Front) -> None:
+    peer, other = await front.connect("c1"), await front.connect("c2")
+    await peer.join("g", "orders", kind="CONSUME_ACTIVELY")
+    await peer.ask(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="g")
+    for one in (peer, other):
+        await one.join("g", "orders")
+    await front.send(b"1", b"2")
+    await other.pull(0)
+    await peer.commit(2)
+    assert front.site.brokers[0].queues.committed_offset("g", "orders", 0) == 0
 
 
 async def test_a_stranger_cannot_commit_what_others_hold(front: Front, consumer: Peer) -> None:

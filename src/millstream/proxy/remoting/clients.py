@@ -49,6 +49,8 @@ class ProxyClientHandlers:
         self._ordered: dict[str, None] = {}
         self._client_ids: dict[Connection, str] = {}
         self._connections: dict[str, Connection] = {}
+        self._former_readers: dict[Connection, set[str]] = {}
+        """Groups that left on connections that are open, and read queues by themselves before."""
         self._works: set[asyncio.Task[None]] = set()
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry(guard)
@@ -65,6 +67,7 @@ class ProxyClientHandlers:
                 await self._learn_order(consumer.group_name)
         if not connection.is_open:
             return command.response()
+        self._former_readers.get(connection, set()).difference_update(groups)
         if self._note_closed not in connection.on_close:
             connection.on_close.append(self._note_closed)
         self._note_client(connection, data.client_id)
@@ -84,6 +87,8 @@ class ProxyClientHandlers:
     async def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         call = UnregisteredClient.decode(command.ext)
         client_id, groups = call.client_id, {call.consumer_group, call.producer_group} - {""}
+        if call.consumer_group and self.reads_by_offset(call.consumer_group, connection):
+            self._former_readers.setdefault(connection, set()).add(call.consumer_group)
         # Begun before the registry's own word, by which the client might live on.
         farewells = [asyncio.ensure_future(self._forwarded.forget(client_id, group, is_gone=True)) for group in groups]
         answer = self._liveness.unregister(command, connection)
@@ -141,6 +146,14 @@ class ProxyClientHandlers:
         """Whether the connection has members of the group that read queues by themselves."""
         return bool(self.consumers.on_connection(group, connection)) and not self.is_served_by_pops(group, connection)
 
+    def commits_by_offset(self, group: str, connection: Connection) -> bool:
+        """Whether what the connection commits for the group is where it reads itself.
+
+        A client that leaves commits once more, and RocketMQ's 5.3 sends that from threads of its own: it may come
+        behind the word that it leaves.
+        """
+        return self.reads_by_offset(group, connection) or group in self._former_readers.get(connection, ())
+
     def producer_groups(self) -> set[str]:
         """The groups of the producers that are here."""
         return {known.group for known in self.producers.all()}
@@ -180,6 +193,7 @@ class ProxyClientHandlers:
         self._begin(self._forwarded.forget(client_id, group, is_gone=False))
 
     def _note_closed(self, connection: Connection) -> None:
+        self._former_readers.pop(connection, None)
         self._forget_client(connection, self._client_ids.pop(connection, ""))
 
     def _forget_client(self, connection: Connection, client_id: str) -> None:

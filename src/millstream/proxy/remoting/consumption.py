@@ -185,7 +185,7 @@ class ConsumptionHandlers:
         self._clients = clients
         self._forwarding = forwarding
         self._readers: dict[Connection, _Client] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def pull(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Messages as the broker's own answer to a pull would hold them."""
@@ -241,14 +241,14 @@ class ConsumptionHandlers:
             for place, reading in self._places(connection, group, broker_name)
             if (place.topic, place.queue_id) == (call.topic, call.queue_id)
         ]
-        reads_itself = self._clients.reads_by_offset(group, connection)
+        reads_itself = self._clients.commits_by_offset(group, connection)
         if len(found) == 1:
             # Begun in this turn: what the client says next, that it leaves, must not come first.
             work = self._begin_work(connection, self._commit(*found[0], offset))
             if not reads_itself:
                 return self._after(work, command)
         # A commit at the broker consumes what others hold as well: only who reads by offset there may do that.
-        return self._forwarding.of_topic(command, connection) if reads_itself else command.response()
+        return self._forward(command, connection) if reads_itself else command.response()
 
     async def offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Where the group is in a queue; in its retry topic, which need not be there, at the beginning."""
@@ -276,6 +276,18 @@ class ConsumptionHandlers:
             client.works.add(task)
             task.add_done_callback(client.works.discard)
         return task
+
+    def _forward(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[RemotingCommand]:
+        """The answer of the broker, which gets the request though its connection ends at once."""
+        task = asyncio.get_running_loop().create_task(self._forwarding.of_topic(command, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._note_forwarded)
+        return asyncio.shield(task)
+
+    def _note_forwarded(self, task: asyncio.Task[RemotingCommand]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.info("A commit could not be handed on: %s", error)
 
     async def _after(self, work: asyncio.Task[None], command: RemotingCommand) -> RemotingCommand:
         await asyncio.shield(work)
