@@ -15,7 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from crash.cold_points import COLD_POINTS, RESTORE_POINTS
+from crash.cold_points import COLD_POINTS, CONDITIONAL_POINTS, RESTORE_POINTS
 from crash.fault_points import arm
 from crash.history import HistoryWriter
 from crash.unreliable_objects import UnreliableObjects
@@ -86,10 +86,10 @@ def clock_of(root: Path) -> QuickClock:
     return QuickClock(int(file.read_text()))
 
 
-def objects_of(root: Path, seed: int, fault_rate: float) -> UnreliableObjects:
-    """The object store of a life."""
+def objects_of(root: Path, seed: int, fault_rate: float, point: str = "-") -> UnreliableObjects:
+    """The object store of a life, one that ignores conditions only where the life comes to its point all the same."""
     chance = random.Random(seed)
-    ignores = fault_rate > 0 and chance.random() < 0.3
+    ignores = fault_rate > 0 and chance.random() < 0.3 and point not in CONDITIONAL_POINTS
     inner = DirectoryObjects(root / "objects")
     return UnreliableObjects(inner, chance, fault_rate, ignores, age=clock_of(root).quicken)
 
@@ -202,8 +202,8 @@ class ColdLoad:
             await asyncio.to_thread(self._broker.maintenance.store.write_checkpoint)
 
 
-async def _live(root: Path, life: str, seed: int) -> None:
-    broker = broker_of(root, objects_of(root, seed, FAULT_RATE))
+async def _live(root: Path, life: str, point: str, seed: int) -> None:
+    broker = broker_of(root, objects_of(root, seed, FAULT_RATE, point))
     await broker.start()
     load = ColdLoad(broker, root, life, seed)
     load.prepare()
@@ -228,7 +228,7 @@ def main(words: list[str]) -> None:
     if what == "restore":
         restore_broker(objects_of(root, seed, 0.0), root / "data", segment_bytes=SEGMENT_BYTES)
     else:
-        asyncio.run(_live(root, life, seed) if what == "kill" else _upload(root, seed))
+        asyncio.run(_live(root, life, point, seed) if what == "kill" else _upload(root, seed))
 
 
 if __name__ == "__main__":

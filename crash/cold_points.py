@@ -13,7 +13,7 @@ from millstream.tiered.directory_objects import DirectoryObjects
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.upload import StretchUpload
 
-__all__ = ["COLD_POINTS", "RESTORE_POINTS"]
+__all__ = ["COLD_POINTS", "CONDITIONAL_POINTS", "RESTORE_POINTS"]
 
 COLD_POINTS = {
     "stretch-gathered": FaultPoint(cold_tier, "gather_stretch", is_after=True),
@@ -39,6 +39,9 @@ COLD_POINTS = {
     "fetched": FaultPoint(ColdTier, "fetch", is_after=True, most_calls=4),
 }
 """Where S22 kills a broker."""
+
+CONDITIONAL_POINTS = frozenset(name for name, point in COLD_POINTS.items() if point[:2] == (FileLayer, "link"))
+"""Those that only a put comes to that must not replace an object: a store that ignores conditions has none of these."""
 
 RESTORE_POINTS = {
     "manifest-read": FaultPoint(restoring, "_read_newest", is_after=True, most_calls=1),
