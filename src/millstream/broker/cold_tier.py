@@ -16,17 +16,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
 from millstream.broker.cold_owner import ColdOwner
 from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
-from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_log import StateLog
 from millstream.broker.state.state_table import StateTable
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.topic import MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.administration.cold_checks import ColdStatus, Orphans
 from millstream.store.message_store import MessageStore
@@ -52,7 +54,7 @@ from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
 
-__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions"]
+__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions", "encode_restored_rows"]
 
 UPLOAD_INTERVAL_S: Final = 5.0
 """Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
@@ -81,6 +83,7 @@ MAX_WAITING_READS: Final = 10_000
 
 _VERSION: Final = 1
 _HOUR_MS: Final = 60 * 60 * 1000
+_RESTORED: Final = "restored"
 _NEVER: Final = 1 << 62
 """A state offset that no change has."""
 
@@ -535,6 +538,21 @@ class ColdTier:
 
     async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
+
+
+def encode_restored_rows(saved: bytes, cluster: str, broker: str, log_begin: int) -> bytes:
+    """The document of the rows of a restored broker, whose log begins there.
+
+    What was before it and is in no object is lost; a row without objects says so, or the broker would take it for
+    something that its disk has let go of. Raises STORE_FORMAT.
+    """
+    try:
+        document = msgspec.json.decode(saved, type=_RowsDocument)
+    except msgspec.DecodeError as error:
+        raise StoreError("STORE_FORMAT", f"The places of cold messages cannot be read: {error}.") from None
+    name = stretch_name(cluster, broker, log_begin, 0, _RESTORED)
+    document.rows[name] = ColdStretch(0, log_begin, log_begin, ())
+    return encode_document(document)
 
 
 def _pause() -> None:
