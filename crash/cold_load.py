@@ -19,7 +19,7 @@ from crash.cold_points import COLD_POINTS, CONDITIONAL_POINTS, RESTORE_POINTS
 from crash.fault_points import arm
 from crash.history import HistoryWriter
 from crash.unreliable_objects import UnreliableObjects
-from millstream.broker import cold_tier, maintenance
+from millstream.broker import cold_merges, cold_tier, maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import TieredOptions
 from millstream.model import properties as names
@@ -32,7 +32,7 @@ from millstream.protocol.record import decode_record
 from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
-from millstream.tiered import upload
+from millstream.tiered import merge_plan, upload
 from millstream.tiered.directory_objects import DirectoryObjects
 
 __all__ = [
@@ -100,6 +100,8 @@ def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: floa
         (cold_tier, "UPLOAD_INTERVAL_S", upload_interval_s),
         (cold_tier, "CLEAN_INTERVAL_S", 0.05),
         (cold_tier, "MANIFEST_CHANGES", 3),
+        (cold_merges, "MERGE_INTERVAL_S", 0.05),
+        (merge_plan, "MERGED_ROWS", 4),
         (cold_tier, "_FAILURES", Backoff(0.05, 0.2)),
         (upload, "_RETRY", Backoff(0.01, 0.1)),
         (maintenance, "RETENTION_INTERVAL_S", 0.1),

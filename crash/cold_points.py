@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from crash.fault_points import FaultPoint
-from millstream.broker import cold_tier
+from millstream.broker import cold_merges, cold_tier
+from millstream.broker.cold_merges import ColdMerges
 from millstream.broker.cold_tier import ColdTier
 from millstream.server import restoring
 from millstream.store.files import FileLayer
@@ -35,6 +36,11 @@ COLD_POINTS = {
     "objects-forgotten": FaultPoint(cold_tier, "forget_objects", is_after=True, most_calls=2),
     "letting-go": FaultPoint(MessageStore, "retain", most_calls=6),
     "let-go": FaultPoint(MessageStore, "retain", is_after=True, most_calls=6),
+    "merge-begun": FaultPoint(cold_merges, "merge_objects", most_calls=4),
+    "merge-put": FaultPoint(cold_merges, "merge_objects", is_after=True, most_calls=4),
+    "merge-commit": FaultPoint(ColdMerges, "_commit", most_calls=4),
+    "merge-releasing": FaultPoint(cold_merges, "release_objects", most_calls=4),
+    "merge-committed": FaultPoint(ColdMerges, "_commit", is_after=True, most_calls=4),
     "fetching": FaultPoint(ColdTier, "fetch", most_calls=4),
     "fetched": FaultPoint(ColdTier, "fetch", is_after=True, most_calls=4),
 }

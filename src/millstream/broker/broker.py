@@ -235,7 +235,8 @@ class Broker:
             self._connect()
             note_directory(self.directory)
             if self.cold.is_enabled:
-                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
+                may_join = self.columns.map.may_join
+                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents, may_join)
                 self.columns.start(self.cold.map, self.topics, self._state_log, self.cold)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
