@@ -116,7 +116,8 @@ class Broker:
 
     Every call is from the event loop's thread, between `start` and `close`. Refusals are raised as
     `millstream.model.errors`. A broker is started once: for another run make another one. `peers` are the other
-    brokers, which hold older parts of queues that moved here; whoever made them closes them.
+    brokers, which hold older parts of queues that moved here; whoever made them closes them. `check_columns` judges the
+    columns that topics declare, see `ColumnCopies`.
     """
 
     queues: QueueRouter
@@ -137,6 +138,7 @@ class Broker:
         peers: Peers | None = None,
         open_objects: Callable[[], ObjectStore] | None = None,
         make_column_work: Callable[[], ColumnWork] | None = None,
+        check_columns: Callable[[str, str], None] | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -193,6 +195,7 @@ class Broker:
             broker=name,
             clock=self.clock,
             keep_hours=self.options.tiered.keep_hours,
+            check_columns=check_columns,
         )
         self.column_checks = ColumnChecks(self.cold, self.columns, cluster=cluster, broker=name, clock=self.clock)
         self._state.add(
@@ -215,6 +218,7 @@ class Broker:
         self._is_started = False
         self._is_attached = False
         self._has_staged = False
+        self.topics.before_change.append(self.columns.check_change)
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
