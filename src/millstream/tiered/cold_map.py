@@ -187,9 +187,12 @@ class ColdMap:
     def _swap(self, name: str, gone: Sequence[ColdStretch], row: ColdStretch | None) -> None:
         """Have readers find what the row says in place of what these did, for each queue at once: threads read, too."""
         keys = {one.key for one_row in gone for one in one_row.objects or ()}
-        changed = {
-            (part.topic, part.queue_id) for one_row in gone for one in one_row.objects or () for part in one.parts
-        }
+        changed: dict[tuple[str, int], int] = {}
+        for one_row in gone:
+            for one in one_row.objects or ():
+                for part in one.parts:
+                    place = part.topic, part.queue_id
+                    changed[place] = changed.get(place, 0) + 1
         for key in keys:
             self._row_names.pop(key, None)
         added: dict[tuple[str, int], list[ColdRange]] = {}
@@ -198,17 +201,15 @@ class ColdMap:
             for part in found.parts:
                 added.setdefault((part.topic, part.queue_id), []).append(_range_of(part, found))
                 self._queue_ids.setdefault(part.topic, set()).add(part.queue_id)
-        for place in changed:
-            left = [one for one in self._queues.get(place, ()) if one.key not in keys]
-            left += added.pop(place, ())
-            left.sort(key=_first)
+        for place, count in changed.items():
+            left = _exchange(self._queues.get(place, []), keys, count, added.pop(place, []))
             if left:
                 self._queues[place] = left
             else:
                 self._queues.pop(place, None)
         for place, ranges in added.items():
-            for one in ranges:
-                insort(self._queues.setdefault(place, []), one, key=_first)
+            for new in ranges:
+                insort(self._queues.setdefault(place, []), new, key=_first)
 
     @property
     def uploaded_log_offset(self) -> int:
@@ -319,3 +320,15 @@ def _range_of(part: ColdPart, found: ColdObject) -> ColdRange:
         found.key,
         found.size_bytes,
     )
+
+
+def _exchange(ranges: list[ColdRange], gone: set[str], count: int, added: list[ColdRange]) -> list[ColdRange]:
+    """The ranges of a queue without the `count` of those objects, with others."""
+    if len(added) == 1:
+        # After a merge: what comes covers what goes, so a place in the list tells of both.
+        first = bisect_left(ranges, added[0].first_queue_offset, key=_first)
+        behind = bisect_left(ranges, added[0].next_queue_offset, lo=first, key=_first)
+        if behind - first == count and all(one.key in gone for one in ranges[first:behind]):
+            return [*ranges[:first], added[0], *ranges[behind:]]
+    left = [one for one in ranges if one.key not in gone]
+    return sorted([*left, *added], key=_first)
