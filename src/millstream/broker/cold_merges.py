@@ -67,6 +67,8 @@ class ColdMerges:
         keep_ms: Callable[[str], int],
         may_join: Callable[[Sequence[ColdStretch]], bool],
     ) -> None:
+        self.merges = self.puts = self.bytes_written = 0
+        """Since the start."""
         self._cold, self._keeper, self._objects, self._upload = cold, keeper, objects, upload
         self._thread, self._clock, self._new_name, self._may_join = thread, clock, new_name, may_join
         self._planner = MergePlanner(cold, keep_ms, may_join)
@@ -109,6 +111,9 @@ class ColdMerges:
             # Some of it was removed or copied meanwhile: the begun row goes as after a crash.
             return False
         self._commit(name, done)
+        self.merges += 1
+        self.puts += len(merged)
+        self.bytes_written += sum(one.size_bytes for one in merged)
         return True
 
     def _finish(self, plan: MergePlan, row: ColdStretch, merged: Sequence[ColdObject]) -> ColdStretch | None:

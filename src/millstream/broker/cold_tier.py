@@ -133,6 +133,8 @@ class ColdTierReport:
     damaged: int
     passed_over: int
     """Blocks and objects that stayed damaged or missing, and that readers were led past."""
+    merges: int
+    """Times that small objects were merged, since the start."""
     dropped_bytes: int
     """Bytes of the log that the disk let go of before they went up."""
     last_error: str
@@ -191,6 +193,7 @@ class ColdTier:
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reading = False
+        self._merges: ColdMerges | None = None
         # What an earlier run did not get to say is said with the first stretch at the latest.
         self._changes_unsaid = 0
         self._said_ms: tuple[int, ...] = (0, 0)
@@ -352,6 +355,7 @@ class ColdTier:
 
     async def merge_due(self) -> bool:
         """Merge some objects if it is time; whether they are merged. Raises as `ColdMerges.merge_due`."""
+        assert self._merges is not None
         is_merged = await self._merges.merge_due(self._options.keep_hours * _HOUR_MS)
         # A manifest that a directory is restored from must not lead to the objects that were merged.
         self._changes_unsaid += is_merged
@@ -528,21 +532,23 @@ class ColdTier:
     def report(self) -> ColdTierReport:
         """How much is where, and what went wrong last."""
         found = [one for _, one in self.map.objects]
-        counters = self.blocks.counters
+        counters, merges = self.blocks.counters, self._merges
+        merged = (0, 0, 0) if merges is None else (merges.puts, merges.bytes_written, merges.merges)
         return ColdTierReport(
             len(found),
             sum(one.size_bytes for one in found),
             self.map.uploaded_log_offset,
             max(0, self._store.visible_log_offset - self._first_behind),
             sum(len(row.removed_ms) for row in self.map.rows.values()),
-            counters.requests + self._puts,
-            self._bytes_written,
+            counters.requests + self._puts + merged[0],
+            self._bytes_written + merged[1],
             counters.bytes_read,
             counters.blocks_wanted,
             counters.blocks_cached,
             self._errors,
             counters.damaged,
             self.blocks.losses.passed_over,
+            merged[2],
             self._dropped_bytes,
             self._last_error,
         )

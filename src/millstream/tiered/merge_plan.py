@@ -103,14 +103,13 @@ class MergePlanner:
                 if plan is not None:
                     return plan
                 grown = [name]
-            elif taken and not self.may_join([spans[one].row for one in grown]):
-                grown = [name]
             taken = grown
             if len(taken) == MERGED_ROWS:
                 plan = self._plan(taken)
                 if plan is not None:
                     return plan
-                taken = []
+                # What keeps them apart may lie before the second.
+                taken = taken[1:]
         return None
 
     def _span(self, name: str, row: ColdStretch) -> _Span:
@@ -123,8 +122,8 @@ class MergePlanner:
         return _Span(row, first_ms, last_ms, size_bytes)
 
     def _plan(self, names: Sequence[str]) -> MergePlan | None:
-        """The plan for these rows; None where it would spare nothing."""
-        if len(names) < 2:
+        """The plan for these rows; None where they must not join, or it would spare nothing."""
+        if len(names) < 2 or not self.may_join([self._spans[name].row for name in names]):
             return None
         rows = {name: self._spans[name].row for name in names}
         span_ms = max(self._spans[name].last_ms for name in names) - min(self._spans[name].first_ms for name in names)
