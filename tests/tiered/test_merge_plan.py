@@ -19,10 +19,11 @@ def pack(name: str, number: int, topics: str = "ab", size: int = 100, stored_ms:
     return ColdObject(f"{name}/{topics}", size, 0, parts)
 
 
-def map_of(count: int, **how: int) -> ColdMap:
+def map_of(count: int, *, log_bytes: int = 1, topics: str = "ab", size: int = 100, stored_ms: int = 0) -> ColdMap:
     cold = ColdMap()
     for number in range(count):
-        cold.apply(f"r{number}", ColdStretch(0, number, number + 1, (pack(f"r{number}", number, **how),)))  # type: ignore[arg-type]
+        found = pack(f"r{number}", number, topics, size, stored_ms)
+        cold.apply(f"r{number}", ColdStretch(0, number * log_bytes, (number + 1) * log_bytes, (found,)))
     return cold
 
 
@@ -47,9 +48,8 @@ def test_what_was_stored_lately_is_left_alone() -> None:
 
 
 def test_fewer_rows_are_merged_where_they_have_enough_bytes() -> None:
-    size = merge_plan.MAX_MERGED_BYTES // 3
-    assert names(map_of(4, size=size)) == ["r0", "r1", "r2"]
-    assert names(map_of(4, size=merge_plan.MAX_MERGED_BYTES)) == []
+    assert names(map_of(4, log_bytes=merge_plan.MAX_MERGED_BYTES // 3)) == ["r0", "r1", "r2"]
+    assert names(map_of(4, log_bytes=merge_plan.MAX_MERGED_BYTES)) == []
 
 
 def test_rows_are_merged_within_a_part_of_the_time_that_messages_live() -> None:
@@ -84,7 +84,7 @@ def test_large_objects_of_one_queue_go_on_unless_a_small_one_has_more_of_it() ->
     plan = planner(cold).find(LONG_MS, LONG_MS)
     assert plan is not None
     assert [one.key for one in plan.carried] == [f"r{number}/z" for number in range(MERGED_ROWS)]
-    assert names(map_of(MERGED_ROWS, topics="q", size=LARGE)) == []  # type: ignore[arg-type]
+    assert names(map_of(MERGED_ROWS, topics="q", size=LARGE)) == []
 
 
 def test_rows_that_must_not_join_or_cannot_be_read_end_a_merge() -> None:

@@ -24,8 +24,9 @@ MERGE_AGE_MS: Final = 60 * 60 * 1000
 """Milliseconds for which the newest message of a row was stored before it is merged: readers that are a little behind
 keep the objects that they have at hand."""
 
-MAX_MERGED_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of objects that one merge writes anew at most, as they lie in the store: uploads wait for it."""
+MAX_MERGED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of the log that the rows of one merge cover at most, and so of the records that it writes anew: uploads wait
+for it."""
 
 MAX_GENERATION: Final = 4
 """How often a message is written anew at most."""
@@ -63,7 +64,7 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """When the messages of a row were stored, and how many bytes a merge of it writes anew at most."""
+    """When the messages of a row were stored, and how many bytes of the log it covers."""
 
     row: ColdStretch
     first_ms: int
@@ -117,9 +118,8 @@ class MergePlanner:
         if known is not None and known.row is row:
             return known
         parts = [part for one in row.objects or () for part in one.parts]
-        size_bytes = sum(one.size_bytes for one in row.objects or () if _is_small(one))
         first_ms, last_ms = min(part.first_stored_ms for part in parts), max(part.last_stored_ms for part in parts)
-        return _Span(row, first_ms, last_ms, size_bytes)
+        return _Span(row, first_ms, last_ms, row.log_end - row.log_begin)
 
     def _plan(self, names: Sequence[str]) -> MergePlan | None:
         """The plan for these rows; None where they must not join, or it would spare nothing."""
@@ -129,10 +129,7 @@ class MergePlanner:
         span_ms = max(self._spans[name].last_ms for name in names) - min(self._spans[name].first_ms for name in names)
         objects = [one for row in rows.values() for one in row.objects or ()]
         rewritten = _choose(objects, lambda one: self._is_worth(one, span_ms))
-        size_bytes = sum(one.size_bytes for one in rewritten)
-        if len(rewritten) < 2 or size_bytes > 2 * MAX_MERGED_BYTES:
-            return None
-        return MergePlan(rows, tuple(rewritten))
+        return MergePlan(rows, tuple(rewritten)) if len(rewritten) > 1 else None
 
     def _is_worth(self, one: ColdObject, span_ms: int) -> bool:
         """Whether an object is small, and its messages live long enough to wait for others of that span."""
