@@ -145,6 +145,7 @@ class Broker:
         self.advertised = advertised
         self.options = options or BrokerOptions()
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
+        self._is_started = False
         self._unwatched: Clock = clock or SystemClock()
         self.clock = WatchedClock(self._unwatched)
         self.clock.on_step.append(self._note_step)
@@ -215,7 +216,6 @@ class Broker:
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
         self.suggest_reader: SuggestReader | None = None
         """Where a reader is to pull from next; put there by whoever knows the replicas."""
-        self._is_started = False
         self._is_attached = False
         self._has_staged = False
         self.topics.before_change.append(self.columns.check_change)
