@@ -15,11 +15,11 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from crash.cold_points import COLD_POINTS, RESTORE_POINTS
+from crash.cold_points import COLD_POINTS, CONDITIONAL_POINTS, RESTORE_POINTS
 from crash.fault_points import arm
 from crash.history import HistoryWriter
 from crash.unreliable_objects import UnreliableObjects
-from millstream.broker import cold_tier, maintenance
+from millstream.broker import cold_merges, cold_tier, maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import TieredOptions
 from millstream.model import properties as names
@@ -32,7 +32,7 @@ from millstream.protocol.record import decode_record
 from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
-from millstream.tiered import upload
+from millstream.tiered import merge_plan, upload
 from millstream.tiered.directory_objects import DirectoryObjects
 
 __all__ = [
@@ -86,10 +86,10 @@ def clock_of(root: Path) -> QuickClock:
     return QuickClock(int(file.read_text()))
 
 
-def objects_of(root: Path, seed: int, fault_rate: float) -> UnreliableObjects:
-    """The object store of a life."""
+def objects_of(root: Path, seed: int, fault_rate: float, point: str = "-") -> UnreliableObjects:
+    """The object store of a life, one that ignores conditions only where the life comes to its point all the same."""
     chance = random.Random(seed)
-    ignores = fault_rate > 0 and chance.random() < 0.3
+    ignores = fault_rate > 0 and chance.random() < 0.3 and point not in CONDITIONAL_POINTS
     inner = DirectoryObjects(root / "objects")
     return UnreliableObjects(inner, chance, fault_rate, ignores, age=clock_of(root).quicken)
 
@@ -100,6 +100,8 @@ def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: floa
         (cold_tier, "UPLOAD_INTERVAL_S", upload_interval_s),
         (cold_tier, "CLEAN_INTERVAL_S", 0.05),
         (cold_tier, "MANIFEST_CHANGES", 3),
+        (cold_merges, "MERGE_INTERVAL_S", 0.05),
+        (merge_plan, "MERGED_ROWS", 4),
         (cold_tier, "_FAILURES", Backoff(0.05, 0.2)),
         (upload, "_RETRY", Backoff(0.01, 0.1)),
         (maintenance, "RETENTION_INTERVAL_S", 0.1),
@@ -202,8 +204,8 @@ class ColdLoad:
             await asyncio.to_thread(self._broker.maintenance.store.write_checkpoint)
 
 
-async def _live(root: Path, life: str, seed: int) -> None:
-    broker = broker_of(root, objects_of(root, seed, FAULT_RATE))
+async def _live(root: Path, life: str, point: str, seed: int) -> None:
+    broker = broker_of(root, objects_of(root, seed, FAULT_RATE, point))
     await broker.start()
     load = ColdLoad(broker, root, life, seed)
     load.prepare()
@@ -228,7 +230,7 @@ def main(words: list[str]) -> None:
     if what == "restore":
         restore_broker(objects_of(root, seed, 0.0), root / "data", segment_bytes=SEGMENT_BYTES)
     else:
-        asyncio.run(_live(root, life, seed) if what == "kill" else _upload(root, seed))
+        asyncio.run(_live(root, life, point, seed) if what == "kill" else _upload(root, seed))
 
 
 if __name__ == "__main__":

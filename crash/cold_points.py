@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from crash.fault_points import FaultPoint
-from millstream.broker import cold_tier
+from millstream.broker import cold_merges, cold_tier
+from millstream.broker.cold_merges import ColdMerges
 from millstream.broker.cold_tier import ColdTier
 from millstream.server import restoring
 from millstream.store.files import FileLayer
@@ -13,7 +14,7 @@ from millstream.tiered.directory_objects import DirectoryObjects
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.upload import StretchUpload
 
-__all__ = ["COLD_POINTS", "RESTORE_POINTS"]
+__all__ = ["COLD_POINTS", "CONDITIONAL_POINTS", "RESTORE_POINTS"]
 
 COLD_POINTS = {
     "stretch-gathered": FaultPoint(cold_tier, "gather_stretch", is_after=True),
@@ -35,10 +36,18 @@ COLD_POINTS = {
     "objects-forgotten": FaultPoint(cold_tier, "forget_objects", is_after=True, most_calls=2),
     "letting-go": FaultPoint(MessageStore, "retain", most_calls=6),
     "let-go": FaultPoint(MessageStore, "retain", is_after=True, most_calls=6),
+    "merge-begun": FaultPoint(cold_merges, "merge_objects", most_calls=4),
+    "merge-put": FaultPoint(cold_merges, "merge_objects", is_after=True, most_calls=4),
+    "merge-commit": FaultPoint(ColdMerges, "_commit", most_calls=4),
+    "merge-releasing": FaultPoint(cold_merges, "release_objects", most_calls=4),
+    "merge-committed": FaultPoint(ColdMerges, "_commit", is_after=True, most_calls=4),
     "fetching": FaultPoint(ColdTier, "fetch", most_calls=4),
     "fetched": FaultPoint(ColdTier, "fetch", is_after=True, most_calls=4),
 }
 """Where S22 kills a broker."""
+
+CONDITIONAL_POINTS = frozenset(name for name, point in COLD_POINTS.items() if point[:2] == (FileLayer, "link"))
+"""Those that only a put comes to that must not replace an object: a store that ignores conditions has none of these."""
 
 RESTORE_POINTS = {
     "manifest-read": FaultPoint(restoring, "_read_newest", is_after=True, most_calls=1),

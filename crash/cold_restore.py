@@ -79,6 +79,7 @@ async def _move(run: ProgrammeRun, data: Path, objects: Path, topics: int, of_a_
     report = broker.cold.report()
     run.count("objects", report.objects)
     run.count("objects_mib", report.bytes >> 20)
+    run.count("upload_memory_mib", _memory_mib())
     await broker.close()
 
 
@@ -101,6 +102,7 @@ async def _read(run: ProgrammeRun, data: Path, objects: Path, topics: int, of_a_
                 await _read_queue(run, broker, topic, queue_id, of_a_queue)
                 if len(run.failures) > _MAX_FAILURES:
                     break
+    run.count("read_memory_mib", _memory_mib())
     await broker.close()
 
 
@@ -132,6 +134,12 @@ async def _read_queue(run: ProgrammeRun, broker: Broker, topic: str, queue_id: i
 
 
 _MAX_FAILURES: Final = 10
+
+
+def _memory_mib() -> int:
+    """Memory of this process, the broker in it, without mapped files."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) >> 10
 
 
 class _Timed:

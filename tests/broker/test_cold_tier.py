@@ -32,10 +32,14 @@ OPTIONS = TieredOptions(roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1000)
 
 @asynccontextmanager
 async def cold_bench(
-    directory: Path, objects: FaultyObjects, clock: ManualClock, options: TieredOptions = OPTIONS
+    directory: Path,
+    objects: FaultyObjects,
+    clock: ManualClock,
+    options: TieredOptions = OPTIONS,
+    store: StoreOptions = SMALL,
 ) -> AsyncIterator[Bench]:
     broker = Broker(
-        directory, options=BrokerOptions(store=SMALL, tiered=options), clock=clock, open_objects=lambda: objects
+        directory, options=BrokerOptions(store=store, tiered=options), clock=clock, open_objects=lambda: objects
     )
     await broker.start()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from example_counts import scaled
-from millstream.broker import cold_tier, maintenance
+from millstream.broker import cold_merges, cold_tier, maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import GRACE_MS, TieredOptions
 from millstream.broker.queues import reader
@@ -30,7 +30,10 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
+from millstream.tiered import merge_plan
 from millstream.tiered.cold_blocks import MAX_REFETCHES
+from millstream.tiered.cold_map import ColdStretch
+from millstream.tiered.merge_plan import MERGE_AGE_MS
 
 HOUR_MS = 3_600_000
 SMALL = StoreOptions(segment_bytes=4 * 1024, consume_queue_entries=8, flush_interval_ms=60_000)
@@ -50,6 +53,8 @@ class ColdTierMachine(RuleBasedStateMachine):
         for name in ("UPLOAD_INTERVAL_S", "CLEAN_INTERVAL_S"):
             self.patches.setattr(cold_tier, name, 1e6)
         self.patches.setattr(maintenance, "RETENTION_INTERVAL_S", 1e6)
+        self.patches.setattr(cold_merges, "MERGE_INTERVAL_S", 0.0)
+        self.patches.setattr(merge_plan, "MERGED_ROWS", 3)
         self.runner = asyncio.Runner()
         self.root = Path(tempfile.mkdtemp(dir=MEMORY))
         self.lives = 0
@@ -109,6 +114,34 @@ class ColdTierMachine(RuleBasedStateMachine):
     def clean(self) -> None:
         self.clock.advance_ms(GRACE_MS + 1)
         self.run(self.broker.cold.clean())
+
+    @rule(plan=st.lists(st.sampled_from(FAULTS), max_size=8))
+    def merge(self, plan: list[ObjectFault | None]) -> None:
+        self.clock.advance_ms(MERGE_AGE_MS + 1)
+        self.objects.plan.extend(plan)
+        with suppress(MillstreamError):
+            while self.run(self.broker.cold.merge_due()):
+                pass
+        self.objects.plan.clear()
+
+    @rule(step=st.integers(1, 3))
+    def crash_within_a_merge(self, step: int) -> None:
+        """Before the `step`th change of the rows: when it is begun, when all is put, and when it is committed."""
+
+        def write(rows: Iterable[tuple[str, ColdStretch | None]]) -> None:
+            nonlocal step
+            changes = list(rows)
+            step -= 1 if changes else 0
+            if not step:
+                raise asyncio.CancelledError
+            whole(changes)
+
+        self.clock.advance_ms(MERGE_AGE_MS + 1)
+        whole = self.broker.cold.write
+        self.broker.cold.write = write  # type: ignore[method-assign]
+        with suppress(asyncio.CancelledError):
+            self.run(self.broker.cold.merge_due())
+        self.crash()
 
     @rule(count=st.integers(1, 32))
     def pop(self, count: int) -> None:

@@ -57,6 +57,27 @@ async def test_every_message_that_was_up_is_there_in_order_once(tmp_path: Path, 
         assert await read_all(bench) == [*names, "last", "next"]
 
 
+async def test_a_restored_broker_takes_what_was_behind_the_last_upload_for_no_loss_by_a_full_disk(
+    tmp_path: Path, objects: FaultyObjects
+) -> None:
+    clock = ManualClock()
+    async with cold_bench(tmp_path / "lost", objects, clock) as bench:
+        await fill(bench)
+        await upload_all(bench)
+    restore(objects, tmp_path / "new")
+    for _ in range(2):
+        async with cold_bench(tmp_path / "new", objects, clock) as bench:
+            await bench.broker.cold.upload_due()
+            assert bench.broker.cold.report().dropped_bytes == 0
+    async with cold_bench(tmp_path / "new", objects, clock) as bench:
+        await bench.send("next")
+        await upload_all(bench)
+        assert bench.broker.cold.report().dropped_bytes == 0
+        assert bench.broker.cold.map.empty_rows() != []
+        await bench.broker.cold.clean()
+        assert bench.broker.cold.map.empty_rows() == []
+
+
 async def test_groups_are_where_they_stood(tmp_path: Path, objects: FaultyObjects) -> None:
     clock = ManualClock()
     async with cold_bench(tmp_path / "lost", objects, clock) as bench:

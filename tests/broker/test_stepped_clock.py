@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, bodies, open_bench
 
+from millstream.broker.broker import Broker
 from millstream.broker.delivery import timers, transactions
 from millstream.broker.maintenance import RETENTION_INTERVAL_S
 from millstream.model.clock import ManualClock
@@ -161,3 +162,17 @@ async def test_a_clock_put_far_forward_expires_nothing_before_its_time(bench: Be
     bench.clock.advance_ms(HOUR_MS + int(RETENTION_INTERVAL_S * 1000))
     await bench.broker.maintenance.retain()
     assert bench.broker.maintenance.store.min_offset("brief", 0) == 1
+
+
+class SteppingClock(ManualClock):
+    """Is put forward by an hour at each look."""
+
+    def now_ms(self) -> int:
+        self.set_wall(HOUR_MS)
+        return super().now_ms()
+
+
+async def test_a_clock_that_is_put_forward_while_a_broker_is_made_stops_no_start(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, clock=SteppingClock())
+    await broker.start()
+    await broker.close()

@@ -16,6 +16,7 @@ from commands import Ran, run
 from millstream.broker import cold_tier, column_copies
 from millstream.broker.broker import Broker
 from millstream.broker.cold_tier import ColdTier
+from millstream.model.errors import MillstreamError
 from millstream.model.topic import ColumnAttributes, TopicConfig, copy_attributes
 from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, Tiered, Tls
 from millstream.server.separate import SeparateRole
@@ -176,13 +177,20 @@ async def test_columns_that_the_files_do_not_fit_are_refused_before_anything_is_
         assert topic is not None
         assert (topic.queues, topic.column_copy) == (1, ColumnAttributes(columns, "json"))
     assert (await servers.run("topic", "update", "orders", "--columns", f"{columns}, city STRING")).code == 0
-    # Tools that know nothing of types change it all the same: the copy goes on as it was, and says why.
-    attributes = copy_attributes(ColumnAttributes("id STRING", "json"))
-    servers.broker.topics.update(TopicConfig("orders", read_queues=1, write_queues=1, attributes=attributes))
+    # Tools that know nothing of types are refused by the broker itself.
+    with pytest.raises(MillstreamError, match="the column id was BIGINT and is STRING now"):
+        declare(servers, "id STRING", "json")
+    # What it cannot tell without extras the copy tells, which goes on as it was.
+    declare(servers, f"{columns}, city STRING", "raw")
     await servers.broker.columns.copy_due()
     shown = await servers.run("tiered", "status", "broker-a", "-o", "table")
     assert shown.code == 1
-    assert "the column id was BIGINT and is STRING now" in shown.out
+    assert "a raw body is one column, not 3" in shown.out
+
+
+def declare(servers: Servers, columns: str, body_format: str) -> None:
+    attributes = copy_attributes(ColumnAttributes(columns, body_format))
+    servers.broker.topics.update(TopicConfig("orders", read_queues=1, write_queues=1, attributes=attributes))
 
 
 async def test_a_broker_is_restored_to_a_new_directory_and_nowhere_else(servers: Servers, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, permutations
+
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +18,7 @@ from millstream.tiered.cold_map import (
     commit_stretch,
     forget_objects,
     object_key,
+    release_objects,
     remove_objects,
     stretch_name,
 )
@@ -67,6 +71,7 @@ class ColdMapMachine(RuleBasedStateMachine):
             name
             for name, row in rows
             if row.log_begin >= log_begin
+            and not self.map.is_replaced(name)
             and any(part.topic == topic for one in row.objects or () for part in one.parts)
         ]
         assert [name for name, _ in self.map.rows_from(topic, log_begin)] == wanted
@@ -77,6 +82,50 @@ class ColdMapMachine(RuleBasedStateMachine):
         """As the next master does with what the last one began."""
         for name in self.map.begun:
             self.map.apply(name, None)
+
+    @rule(data=st.data(), is_cut_off=st.booleans(), carries=st.booleans())
+    def merge(self, data: st.DataObject, is_cut_off: bool, carries: bool) -> None:
+        """Rows that follow one another become one: of its objects some are new and some are theirs."""
+        there = self.map.stretches()
+        first = data.draw(st.integers(0, len(there)))
+        chosen = there[first : first + data.draw(st.integers(0, 3))]
+        if len(chosen) < 2:
+            return
+        self.attempts += 1
+        (_, begin), (_, end) = chosen[0], chosen[-1]
+        name = stretch_name("c", "b", begin.log_begin, self.attempts, "m")
+        row = ColdStretch(
+            self.attempts, begin.log_begin, end.log_end, replaces=tuple(name for name, _ in chosen), generation=1
+        )
+        self.map.apply(name, row)
+        objects = []
+        for queue in QUEUES:
+            own = [(one, part) for _, row in chosen for one in row.objects or () for part in one.parts]
+            own = [(one, part) for one, part in own if (part.topic, part.queue_id) == queue]
+            if own and carries and queue == QUEUES[0]:
+                objects += [one for one, _ in own]
+            elif own:
+                parts = [part for _, part in own]
+                merged = ColdPart(*queue, parts[0].first_queue_offset, parts[-1].next_queue_offset, 0, 1 << 40)
+                key = object_key(name, len(objects))
+                objects.append(ColdObject(key, 1, 0, (merged,)))
+                keys = {one.key for one, _ in own}
+                self.model = {place: key if other in keys else other for place, other in self.model.items()}
+                # Of what was between them the block tells that it is not there.
+                for before, after in pairwise(parts):
+                    holes = range(before.next_queue_offset, after.first_queue_offset)
+                    self.model |= {(*queue, offset): key for offset in holes}
+        self.map.apply(name, commit_stretch(row, objects))
+        if not is_cut_off:
+            self.release()
+
+    @rule()
+    def release(self) -> None:
+        """As the next round does with what a merge replaced."""
+        for name, kept in self.map.find_unreleased().items():
+            row = self.map.rows[name]
+            self.removed |= {one.key for one in row.objects or () if one.key not in kept}
+            self.map.apply(name, release_objects(row, kept, 5))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -91,8 +140,8 @@ class ColdMapMachine(RuleBasedStateMachine):
     @rule()
     def delete(self) -> None:
         key = self.removed.pop()
-        [name] = [name for name, row in self.map.rows.items() if key in row.removed_ms]
-        self.map.apply(name, forget_objects(self.map.rows[name], [key]))
+        for name in [name for name, row in self.map.rows.items() if key in row.removed_ms]:
+            self.map.apply(name, forget_objects(self.map.rows[name], [key]))
 
     @rule()
     def tidy_up(self) -> None:
@@ -151,3 +200,39 @@ def test_the_row_that_says_how_far_the_log_has_gone_up_stays() -> None:
 def test_keys_of_two_attempts_at_one_stretch_never_meet() -> None:
     names = {stretch_name("c", "b", 5, epoch, unique) for epoch in (1, 2) for unique in ("x", "y")}
     assert len({object_key(name, number) for name in names for number in range(3)}) == 12
+
+
+def _merged() -> dict[str, ColdStretch]:
+    """Two rows and the one that replaces them, which a crash kept from letting their objects go."""
+    rows = {
+        f"r{begin}": ColdStretch(
+            0, begin, begin + 10, (ColdObject(f"r{begin}/0", 1, 0, (ColdPart("a", 0, begin, begin + 10, 1, 2),)),)
+        )
+        for begin in (0, 10)
+    }
+    part = ColdPart("a", 0, 0, 20, 1, 2)
+    rows["m"] = ColdStretch(0, 0, 20, (ColdObject("m/0", 1, 0, (part,)),), generation=1, replaces=("r0", "r10"))
+    rows["later"] = ColdStretch(0, 20, 30, ())
+    return rows
+
+
+@pytest.mark.parametrize("order", [*permutations(("r0", "r10", "m"))])
+def test_rows_that_were_merged_are_hidden_in_whatever_order_rows_come(order: tuple[str, ...]) -> None:
+    cold, rows = ColdMap(), _merged()
+    for name in order:
+        cold.apply(name, rows[name])
+    assert [one.key for one in cold.ranges("a", 0)] == ["m/0"]
+    assert [one.key for one in cold.objects_at(15)] == ["m/0"]
+    assert [name for name, _ in cold.rows_from("a", 0)] == ["m"]
+    assert cold.find_unreleased() == {"r0": [], "r10": []}
+
+
+def test_a_merged_row_stays_while_one_that_it_hides_is_there() -> None:
+    cold, rows = ColdMap(), _merged()
+    for name, row in rows.items():
+        cold.apply(name, row)
+    cold.apply("m", forget_objects(remove_objects(rows["m"], ["m/0"], 5), ["m/0"]))
+    assert "m" not in cold.empty_rows()
+    for name in ("r0", "r10"):
+        cold.apply(name, None)
+    assert "m" in cold.empty_rows()

@@ -53,3 +53,9 @@ def test_topics_share_an_object_only_with_those_of_their_class() -> None:
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2", "year"]]
     objects = list(share_out(gathered, lambda topic: int(topic == "year")))
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2"], ["year"]]
+
+
+def test_an_upload_of_ten_thousand_quiet_topics_is_one_object() -> None:
+    shares = [queue_with(f"quiet-{number}", 0, [100]) for number in range(10_000)]
+    [parts] = share_out(shares, lambda _topic: 0)
+    assert len(parts) == 10_000

@@ -116,7 +116,8 @@ class Broker:
 
     Every call is from the event loop's thread, between `start` and `close`. Refusals are raised as
     `millstream.model.errors`. A broker is started once: for another run make another one. `peers` are the other
-    brokers, which hold older parts of queues that moved here; whoever made them closes them.
+    brokers, which hold older parts of queues that moved here; whoever made them closes them. `check_columns` judges the
+    columns that topics declare, see `ColumnCopies`.
     """
 
     queues: QueueRouter
@@ -137,12 +138,14 @@ class Broker:
         peers: Peers | None = None,
         open_objects: Callable[[], ObjectStore] | None = None,
         make_column_work: Callable[[], ColumnWork] | None = None,
+        check_columns: Callable[[str, str], None] | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
         self.advertised = advertised
         self.options = options or BrokerOptions()
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
+        self._is_started = False
         self._unwatched: Clock = clock or SystemClock()
         self.clock = WatchedClock(self._unwatched)
         self.clock.on_step.append(self._note_step)
@@ -193,6 +196,7 @@ class Broker:
             broker=name,
             clock=self.clock,
             keep_hours=self.options.tiered.keep_hours,
+            check_columns=check_columns,
         )
         self.column_checks = ColumnChecks(self.cold, self.columns, cluster=cluster, broker=name, clock=self.clock)
         self._state.add(
@@ -212,9 +216,9 @@ class Broker:
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
         self.suggest_reader: SuggestReader | None = None
         """Where a reader is to pull from next; put there by whoever knows the replicas."""
-        self._is_started = False
         self._is_attached = False
         self._has_staged = False
+        self.topics.before_change.append(self.columns.check_change)
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -235,7 +239,8 @@ class Broker:
             self._connect()
             note_directory(self.directory)
             if self.cold.is_enabled:
-                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
+                may_join = self.columns.map.may_join
+                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents, may_join)
                 self.columns.start(self.cold.map, self.topics, self._state_log, self.cold)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible

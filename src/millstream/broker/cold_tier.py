@@ -16,17 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
+from millstream.broker.cold_merges import ColdMerges
 from millstream.broker.cold_owner import ColdOwner
 from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
-from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_log import StateLog
 from millstream.broker.state.state_table import StateTable
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.topic import MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.administration.cold_checks import ColdStatus, Orphans
 from millstream.store.message_store import MessageStore
@@ -52,7 +55,7 @@ from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
 
-__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions"]
+__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions", "encode_restored_rows"]
 
 UPLOAD_INTERVAL_S: Final = 5.0
 """Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
@@ -81,6 +84,7 @@ MAX_WAITING_READS: Final = 10_000
 
 _VERSION: Final = 1
 _HOUR_MS: Final = 60 * 60 * 1000
+_RESTORED: Final = "restored"
 _NEVER: Final = 1 << 62
 """A state offset that no change has."""
 
@@ -129,6 +133,8 @@ class ColdTierReport:
     damaged: int
     passed_over: int
     """Blocks and objects that stayed damaged or missing, and that readers were led past."""
+    merges: int
+    """Times that small objects were merged, since the start."""
     dropped_bytes: int
     """Bytes of the log that the disk let go of before they went up."""
     last_error: str
@@ -187,8 +193,11 @@ class ColdTier:
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reading = False
+        self._merges: ColdMerges | None = None
         # What an earlier run did not get to say is said with the first stretch at the latest.
         self._changes_unsaid = 0
+        self._said_ms: tuple[int, ...] = (0, 0)
+        """When the last manifests were begun, the older one first."""
         self._dropped_bytes = self._dropped_until = 0
         self._unconfirmed: list[tuple[int, int]] = []
 
@@ -207,7 +216,8 @@ class ColdTier:
         """See `StateOwner`."""
         self.map.apply(key, value)
 
-    def _write(self, rows: Iterable[tuple[str, ColdStretch | None]]) -> None:
+    def write(self, rows: Iterable[tuple[str, ColdStretch | None]]) -> None:
+        """Write rows as state of the broker, and let readers find what they say."""
         changes = list(rows)
         self.table.write_all(changes)
         for name, row in changes:
@@ -232,22 +242,36 @@ class ColdTier:
         topics: TopicRegistry,
         state: StateLog,
         encode_documents: Callable[[], Awaitable[dict[str, bytes]]],
+        may_join: Callable[[Sequence[ColdStretch]], bool],
     ) -> None:
         """Read, unless that is done already, and begin to upload and to clean.
 
-        `encode_documents` gives what a manifest has of the state, by parts of the data directory.
+        `encode_documents` gives what a manifest has of the state, by parts of the data directory; `may_join` tells of
+        rows that follow one another whether they may become one.
         """
         if not self._is_reading:
             self.start_reading(store)
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        self._upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of, pause=_pause)
         self._owner.start(self._objects, self._readers, state)
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
+        self._merges = ColdMerges(
+            self.map,
+            self,
+            self._objects,
+            self._upload,
+            self._uploader,
+            self._clock,
+            new_name=self._new_name,
+            keep_ms=self._keep_ms,
+            may_join=may_join,
+        )
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(
-                repeat_rounds(self.upload_due, UPLOAD_INTERVAL_S, _FAILURES, self._note_error), name="upload"
+                repeat_rounds(self.go_on, UPLOAD_INTERVAL_S, _FAILURES, self._note_error), name="upload"
             ),
             asyncio.create_task(
                 repeat_rounds(self.clean, CLEAN_INTERVAL_S, _FAILURES, self._note_error), name="clean-cold"
@@ -323,6 +347,20 @@ class ColdTier:
         """Refuse to change objects of another broker of this one's name: PREFIX_TAKEN. Raises as `ColdOwner.check`."""
         await self._owner.check()
 
+    async def go_on(self) -> bool:
+        """Upload what is due, else merge; whether more may be due at once."""
+        if await self.upload_due():
+            return True
+        return await self.merge_due()
+
+    async def merge_due(self) -> bool:
+        """Merge some objects if it is time; whether they are merged. Raises as `ColdMerges.merge_due`."""
+        assert self._merges is not None
+        is_merged = await self._merges.merge_due(self._options.keep_hours * _HOUR_MS)
+        # A manifest that a directory is restored from must not lead to the objects that were merged.
+        self._changes_unsaid += is_merged
+        return is_merged
+
     async def upload_due(self) -> bool:
         """Put the next stretch of the log up if it is time; whether more may be due at once."""
         loop = asyncio.get_running_loop()
@@ -336,7 +374,7 @@ class ColdTier:
             if self._changes_unsaid:
                 await self._put_manifest()
             return False
-        await self._drop_begun()
+        await self.drop_begun()
         going = {
             topic.name: self._store.counted_from(topic.name) for topic in self._topics.all() if self._goes_up(topic)
         }
@@ -350,11 +388,9 @@ class ColdTier:
             # Rows are records of the log, too: one for each stretch that only has such would never end.
             self._empty_until, self._uploaded_s = stretch.log_end, loop.time()
             return False
-        name = stretch_name(self._cluster, self._broker, begin, 0, secrets.token_hex(8))
-        row = ColdStretch(0, begin, stretch.log_end)
-        self._write([(name, row)])
-        upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of, pause=_pause)
-        objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
+        name, row = self._new_name(begin), ColdStretch(0, begin, stretch.log_end)
+        self.write([(name, row)])
+        objects = await loop.run_in_executor(self._uploader, self._upload.put, name, row, stretch)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
         self._commit(name, self._without_deleted(commit_stretch(row, objects), going))
         self._last_error = ""
@@ -370,7 +406,7 @@ class ColdTier:
 
     async def _put_manifest(self) -> None:
         """Say beside the objects what they mean, once nothing of that can be taken back."""
-        seed = self._store.make_seed(at_end=True)
+        began_ms, seed = self._clock.now_ms(), self._store.make_seed(at_end=True)
         # Afterwards: they may have later changes than the seed, never earlier ones.
         documents = await self._encode_documents()
         if not self._state.settle():
@@ -378,6 +414,7 @@ class ColdTier:
         said, place = self._changes_unsaid, (self._cluster, self._broker, self._clock.now_ms())
         await self._in_thread(lambda: self._manifests.put(encode_manifest(*place, seed, documents)))
         self._changes_unsaid -= said
+        self._said_ms = *self._said_ms[1:], began_ms
 
     def _commit(self, name: str, row: ColdStretch) -> None:
         before = self.map.uploaded_log_offset
@@ -385,7 +422,7 @@ class ColdTier:
         # Put there first: retention, in its thread, must not see the row without what it waits for.
         self._unconfirmed = [*waiting, (_NEVER, before)]
         try:
-            self._write([(name, row)])
+            self.write([(name, row)])
         except BaseException:
             self._unconfirmed = waiting
             raise
@@ -414,10 +451,15 @@ class ColdTier:
 
     def _class_of(self, topic: str) -> int:
         """Topics share objects whose times to live are within twice of each other."""
+        return max(1, self._keep_ms(topic) // _HOUR_MS).bit_length()
+
+    def _keep_ms(self, topic: str) -> int:
         config = self._topics.find(topic)
         keep_ms = None if config is None else config.time_to_live_ms
-        hours = self._options.keep_hours if keep_ms is None else keep_ms // _HOUR_MS
-        return max(1, hours).bit_length()
+        return self._options.keep_hours * _HOUR_MS if keep_ms is None else keep_ms
+
+    def _new_name(self, log_begin: int) -> str:
+        return stretch_name(self._cluster, self._broker, log_begin, 0, secrets.token_hex(8))
 
     def _without_deleted(self, row: ColdStretch, going: Mapping[str, int]) -> ColdStretch:
         """The row without topics that were deleted since it was known from where on they go up."""
@@ -426,11 +468,11 @@ class ColdTier:
                 row = drop_topic(row, topic, self._clock.now_ms())
         return row
 
-    async def _drop_begun(self) -> None:
+    async def drop_begun(self) -> None:
         """Delete what an upload left that did not end, of this broker or of the master before it."""
         for name in self.map.begun:
             await self._in_thread(self._delete_below, name + "/")
-            self._write([(name, None)])
+            self.write([(name, None)])
 
     # Going
 
@@ -444,22 +486,24 @@ class ColdTier:
             if topic.time_to_live_ms is not None
         }
         expired = self.map.find_expired(keep_ms, now_ms - self._options.keep_hours * _HOUR_MS)
-        self._write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
+        self.write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
         # A manifest that a directory is restored from must not lead to what is deleted by then.
         self._changes_unsaid += len(expired)
         if self._state.settle():
             # What a replica might take back must not cost the objects of the map that it would lead to.
             await self._delete_removed(now_ms - GRACE_MS)
-        self._write([(name, None) for name in self.map.empty_rows()])
+        self.write([(name, None) for name in self.map.empty_rows()])
         return False
 
     async def _delete_removed(self, before_ms: int) -> None:
         for name, row in list(self.map.rows.items()):
-            keys = [key for key, removed_ms in row.removed_ms.items() if removed_ms < before_ms]
+            # Of a merge, once two manifests say where the messages are now: the last may be damaged for a restore.
+            end_ms = min(before_ms, *self._said_ms) if self.map.is_replaced(name) else before_ms
+            keys = [key for key, removed_ms in row.removed_ms.items() if removed_ms < end_ms]
             for start in range(0, len(keys), MAX_DELETED_KEYS):
                 some = keys[start : start + MAX_DELETED_KEYS]
                 await self._in_thread(self._objects.delete, some)
-                self._write([(name, forget_objects(self.map.rows[name], some))])
+                self.write([(name, forget_objects(self.map.rows[name], some))])
                 for key in some:
                     self.blocks.forget(key)
 
@@ -471,7 +515,7 @@ class ColdTier:
             for name, row in self.map.rows.items()
             if any(part.topic == topic for one in row.objects or () for part in one.parts)
         }
-        self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
+        self.write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
         self._changes_unsaid += len(rows)
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
@@ -488,21 +532,23 @@ class ColdTier:
     def report(self) -> ColdTierReport:
         """How much is where, and what went wrong last."""
         found = [one for _, one in self.map.objects]
-        counters = self.blocks.counters
+        counters, merges = self.blocks.counters, self._merges
+        merged = (0, 0, 0) if merges is None else (merges.puts, merges.bytes_written, merges.merges)
         return ColdTierReport(
             len(found),
             sum(one.size_bytes for one in found),
             self.map.uploaded_log_offset,
             max(0, self._store.visible_log_offset - self._first_behind),
             sum(len(row.removed_ms) for row in self.map.rows.values()),
-            counters.requests + self._puts,
-            self._bytes_written,
+            counters.requests + self._puts + merged[0],
+            self._bytes_written + merged[1],
             counters.bytes_read,
             counters.blocks_wanted,
             counters.blocks_cached,
             self._errors,
             counters.damaged,
             self.blocks.losses.passed_over,
+            merged[2],
             self._dropped_bytes,
             self._last_error,
         )
@@ -535,6 +581,21 @@ class ColdTier:
 
     async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
+
+
+def encode_restored_rows(saved: bytes, cluster: str, broker: str, log_begin: int) -> bytes:
+    """The document of the rows of a restored broker, whose log begins there.
+
+    What was before it and is in no object is lost; a row without objects says so, or the broker would take it for
+    something that its disk has let go of. Raises STORE_FORMAT.
+    """
+    try:
+        document = msgspec.json.decode(saved, type=_RowsDocument)
+    except msgspec.DecodeError as error:
+        raise StoreError("STORE_FORMAT", f"The places of cold messages cannot be read: {error}.") from None
+    name = stretch_name(cluster, broker, log_begin, 0, _RESTORED)
+    document.rows[name] = ColdStretch(0, log_begin, log_begin, ())
+    return encode_document(document)
 
 
 def _pause() -> None:

@@ -115,7 +115,10 @@ class ObjectKeeper(Protocol):
 
 
 class ColumnCopies:
-    """Started once its broker leads and its cold tier has started; a replica follows the rows."""
+    """Started once its broker leads and its cold tier has started; a replica follows the rows.
+
+    `check_columns` refuses columns that cannot be, or that files with others, "" for none, do not fit: COLUMNS_REFUSED.
+    """
 
     def __init__(
         self,
@@ -126,6 +129,7 @@ class ColumnCopies:
         broker: str,
         clock: Clock,
         keep_hours: int,
+        check_columns: Callable[[str, str], None] | None = None,
     ) -> None:
         document = SavedDocument(saved, _RowsDocument, noun="copies of cold topics", version=_VERSION)
         value_type = cast("type[ColumnRow]", ColumnTopic | ColumnFile)
@@ -133,6 +137,7 @@ class ColumnCopies:
         """The saved form of the map."""
         self.map = ColumnMap()
         self._make_work = make_work
+        self._check_columns = check_columns
         self._cluster = cluster
         self._broker = broker
         self._clock = clock
@@ -266,6 +271,14 @@ class ColumnCopies:
         self._write([(following.key, following.row)])
         await self._copy(name, following)
         return True
+
+    def check_change(self, present: TopicConfig | None, topic: TopicConfig) -> None:
+        """Refuse a topic whose newly declared columns its copy would refuse later: COLUMNS_REFUSED."""
+        declared = topic.column_copy
+        if declared is None or self._check_columns is None or (present is not None and present.column_copy == declared):
+            return
+        known = self.map.topics.get(topic.name)
+        self._check_columns(declared.columns, "" if known is None else known.columns)
 
     async def _accept(self, topic: TopicConfig, declared: ColumnAttributes) -> None:
         """Copy with the declared columns from now on, unless they are refused: then with those before, if any."""

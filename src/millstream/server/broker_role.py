@@ -267,6 +267,7 @@ class BrokerRole:
             peers=peers,
             open_objects=None if options.cold is None else options.cold.open,
             make_column_work=self._make_column_work if options.cold is not None else None,
+            check_columns=_check_columns if options.cold is not None else None,
         )
 
     def _make_column_work(self) -> ColumnProcess:
@@ -310,6 +311,13 @@ class BrokerRole:
             if code in handlers:
                 handlers[code] = _answer_after_registration(handlers[code], registrar)
         return registrar
+
+
+def _check_columns(columns: str, accepted: str) -> None:
+    # Not above: it has the parser of SQL, for which no start should wait.
+    from millstream.server.columns.column_changes import check_declared
+
+    check_declared(columns, accepted)
 
 
 def _answer_after_registration(handler: Handler, registrar: Registrar) -> Handler:

@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.broker.cold_manifest import ColdManifest, decode_manifest
 from millstream.broker.cold_owner import encode_takeover
+from millstream.broker.cold_tier import encode_restored_rows
 from millstream.broker.data_directory import UNFINISHED_RESTORE
 from millstream.model.errors import StartRefused, StoreError
 from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
@@ -20,6 +21,7 @@ from millstream.tiered.objects import ObjectNotFound, ObjectStore
 __all__ = ["RestoredBroker", "restore_broker"]
 
 _SUFFIX: Final = "restore"
+_ROWS: Final = "config/cold.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,9 @@ def restore_broker(
     key, manifest = _read_newest(objects, cluster, name)
     documents = {part: bytes(text) for part, text in manifest.documents.items()}
     documents["config/cold_owner.json"] = encode_takeover(objects, cluster, name)
+    if _ROWS in documents:
+        begin = manifest.seed.checkpoint.log_offset
+        documents[_ROWS] = encode_restored_rows(documents[_ROWS], cluster, name, begin)
     seed = ReplicaSeed(manifest.seed, [], documents, [])
     try:
         files.make_directory(directory)

@@ -40,7 +40,10 @@ from millstream.tiered.queue_records import places_of
 __all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
 
 CACHED_BLOCK_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of unpacked blocks that are kept, unless a setting says otherwise."""
+"""Bytes of unpacked blocks that are kept, with what readers have of each record, unless a setting says otherwise."""
+
+RECORD_BYTES: Final = 550
+"""Bytes that a record of a kept block takes beside its own: its view and its entry, measured."""
 
 CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 """Bytes of footers, as they lie in their objects, that are kept unpacked; in memory they are several times that."""
@@ -332,7 +335,7 @@ class ColdBlocks:
                 if not _is_loss(error):
                     raise
             else:
-                self._blocks.end(own, block, info.raw_bytes, None)
+                self._blocks.end(own, block, info.raw_bytes + RECORD_BYTES * info.records, None)
         else:
             self.counters.blocks_cached += 1
         try:

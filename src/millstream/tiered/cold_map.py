@@ -5,6 +5,8 @@ them is put, and a row with all of them follows once every one is there; only th
 a master began and did not commit is dropped by the next one, whose objects have other keys. An object goes in two
 phases as well: it is marked as removed, which hides it, and leaves the row when the store has it no more.
 
+A row of merged objects names the rows that it replaces, so that one change hides all of them and shows theirs.
+
 Pure: no clock, no store, no threads. The rows are changes in the log of the broker, so a start, a replica and a new
 master make the same map of them.
 """
@@ -12,7 +14,7 @@ master make the same map of them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -32,6 +34,7 @@ __all__ = [
     "forget_objects",
     "manifest_prefix",
     "object_key",
+    "release_objects",
     "remove_objects",
     "stretch_name",
 ]
@@ -70,6 +73,10 @@ class ColdStretch(msgspec.Struct, frozen=True):
     """None before all are in the store; () where the stretch has nothing that goes up, or nothing is left of it."""
     removed_ms: dict[str, int] = msgspec.field(default_factory=dict)
     """Keys of objects that nobody finds any more and that are to be deleted, and since when."""
+    generation: int = 0
+    """How often its messages were merged."""
+    replaces: tuple[str, ...] = ()
+    """Rows whose messages it has since it was committed: readers find nothing by these any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +112,6 @@ def object_key(name: str, number: int) -> str:
     return f"{name}/{number:05}.msc"
 
 
-def _row_name(key: str) -> str:
-    return key.rpartition("/")[0]
-
-
 def commit_stretch(row: ColdStretch, objects: Iterable[ColdObject]) -> ColdStretch:
     """The row once all objects are in the store."""
     return msgspec.structs.replace(row, objects=tuple(objects))
@@ -120,6 +123,12 @@ def remove_objects(row: ColdStretch, keys: Iterable[str], now_ms: int) -> ColdSt
     left = tuple(one for one in row.objects or () if one.key not in gone)
     removed = {one.key: now_ms for one in row.objects or () if one.key in gone}
     return msgspec.structs.replace(row, objects=left, removed_ms={**row.removed_ms, **removed})
+
+
+def release_objects(row: ColdStretch, kept: Container[str], now_ms: int) -> ColdStretch:
+    """The row once another one replaces it, which goes on with the objects in `kept`; the others are to be deleted."""
+    removed = {one.key: now_ms for one in row.objects or () if one.key not in kept}
+    return msgspec.structs.replace(row, objects=(), removed_ms={**row.removed_ms, **removed})
 
 
 def drop_topic(row: ColdStretch, topic: str, now_ms: int) -> ColdStretch:
@@ -154,38 +163,53 @@ class ColdMap:
     _queues: dict[tuple[str, int], list[ColdRange]] = field(default_factory=dict)
     _queue_ids: dict[str, set[int]] = field(default_factory=dict)
     """By topic the queues that have something cold, or had."""
+    _row_names: dict[str, str] = field(default_factory=dict)
+    """Of each object that readers find the row that has it now."""
+    _replaced: set[str] = field(default_factory=set)
+    """Rows by which readers find nothing, since others have their messages."""
 
     def apply(self, name: str, row: ColdStretch | None) -> None:
         """Put the row of that name in the place of the one there was; None: there is none any more."""
         before = self.rows.pop(name, None)
-        if before is not None:
-            self._withdraw(before)
-        if row is not None:
-            self.rows[name] = row
-            for found in row.objects or ():
-                for part in found.parts:
-                    self._add(part, found)
+        gone = [] if before is None or name in self._replaced else [before]
+        if row is None:
+            self._replaced.discard(name)
+            self._swap(name, gone, None)
+            return
+        self.rows[name] = row
+        if row.objects is not None:
+            for other in row.replaces:
+                if other not in self._replaced:
+                    self._replaced.add(other)
+                    gone += [self.rows[other]] if other in self.rows else []
+        self._swap(name, gone, None if name in self._replaced else row)
 
-    def _add(self, part: ColdPart, found: ColdObject) -> None:
-        one = ColdRange(
-            part.first_queue_offset,
-            part.next_queue_offset,
-            part.first_stored_ms,
-            part.last_stored_ms,
-            found.key,
-            found.size_bytes,
-        )
-        insort(self._queues.setdefault((part.topic, part.queue_id), []), one, key=_first)
-        self._queue_ids.setdefault(part.topic, set()).add(part.queue_id)
-
-    def _withdraw(self, row: ColdStretch) -> None:
-        keys = {one.key for one in row.objects or ()}
-        for place in {(part.topic, part.queue_id) for one in row.objects or () for part in one.parts}:
-            left = [one for one in self._queues[place] if one.key not in keys]
+    def _swap(self, name: str, gone: Sequence[ColdStretch], row: ColdStretch | None) -> None:
+        """Have readers find what the row says in place of what these did, for each queue at once: threads read, too."""
+        keys = {one.key for one_row in gone for one in one_row.objects or ()}
+        changed: dict[tuple[str, int], int] = {}
+        for one_row in gone:
+            for one in one_row.objects or ():
+                for part in one.parts:
+                    place = part.topic, part.queue_id
+                    changed[place] = changed.get(place, 0) + 1
+        for key in keys:
+            self._row_names.pop(key, None)
+        added: dict[tuple[str, int], list[ColdRange]] = {}
+        for found in (row.objects or ()) if row is not None else ():
+            self._row_names[found.key] = name
+            for part in found.parts:
+                added.setdefault((part.topic, part.queue_id), []).append(_range_of(part, found))
+                self._queue_ids.setdefault(part.topic, set()).add(part.queue_id)
+        for place, count in changed.items():
+            left = _exchange(self._queues.get(place, []), keys, count, added.pop(place, []))
             if left:
                 self._queues[place] = left
             else:
-                del self._queues[place]
+                self._queues.pop(place, None)
+        for place, ranges in added.items():
+            for new in ranges:
+                insort(self._queues.setdefault(place, []), new, key=_first)
 
     @property
     def uploaded_log_offset(self) -> int:
@@ -200,11 +224,13 @@ class ColdMap:
     @property
     def objects(self) -> Iterator[tuple[str, ColdObject]]:
         """All objects that readers find, each with the name of its row."""
-        return ((name, one) for name, row in self.rows.items() for one in row.objects or ())
+        return (
+            (name, one) for name, row in self.rows.items() if name not in self._replaced for one in row.objects or ()
+        )
 
     def objects_at(self, log_offset: int) -> list[ColdObject]:
         """The objects in one of which a record is that began at an offset of the log, if it went up at all."""
-        rows = list(self.rows.values())
+        rows = [row for name, row in list(self.rows.items()) if name not in self._replaced]
         return [one for row in rows if row.log_begin <= log_offset < row.log_end for one in row.objects or ()]
 
     def find(self, topic: str, queue_id: int, queue_offset: int) -> ColdRange | None:
@@ -237,11 +263,28 @@ class ColdMap:
         names: set[str] = set()
         for queue_id in self._queue_ids.get(topic, ()):
             for one in reversed(self._queues.get((topic, queue_id), ())):
-                name = _row_name(one.key)
+                name = self._row_names[one.key]
                 if self.rows[name].log_begin < log_begin:
                     break
                 names.add(name)
         return sorted(((name, self.rows[name]) for name in names), key=lambda pair: pair[1].log_begin)
+
+    def stretches(self) -> list[tuple[str, ColdStretch]]:
+        """The rows by which readers find something, with their names, in the order of the log."""
+        found = [(name, row) for name, row in self.rows.items() if row.objects and name not in self._replaced]
+        return sorted(found, key=lambda pair: pair[1].log_begin)
+
+    def is_replaced(self, name: str) -> bool:
+        """Whether another row has the messages of that row."""
+        return name in self._replaced
+
+    def find_unreleased(self) -> dict[str, list[str]]:
+        """The rows that others replaced and that still name objects, with those of them that the others go on with."""
+        return {
+            name: [one.key for one in self.rows[name].objects or () if one.key in self._row_names]
+            for name in self._replaced
+            if name in self.rows and self.rows[name].objects
+        }
 
     def queues(self) -> list[tuple[str, int]]:
         """The topics and numbers of all queues with something cold."""
@@ -261,5 +304,31 @@ class ColdMap:
         return [
             name
             for name, row in self.rows.items()
-            if row.objects == () and not row.removed_ms and row.log_end < uploaded
+            if row.objects == ()
+            and not row.removed_ms
+            and row.log_end < uploaded
+            and not any(other in self.rows for other in row.replaces)
         ]
+
+
+def _range_of(part: ColdPart, found: ColdObject) -> ColdRange:
+    return ColdRange(
+        part.first_queue_offset,
+        part.next_queue_offset,
+        part.first_stored_ms,
+        part.last_stored_ms,
+        found.key,
+        found.size_bytes,
+    )
+
+
+def _exchange(ranges: list[ColdRange], gone: set[str], count: int, added: list[ColdRange]) -> list[ColdRange]:
+    """The ranges of a queue without the `count` of those objects, with others."""
+    if len(added) == 1:
+        # After a merge: what comes covers what goes, so a place in the list tells of both.
+        first = bisect_left(ranges, added[0].first_queue_offset, key=_first)
+        behind = bisect_left(ranges, added[0].next_queue_offset, lo=first, key=_first)
+        if behind - first == count and all(one.key in gone for one in ranges[first:behind]):
+            return [*ranges[:first], added[0], *ranges[behind:]]
+    left = [one for one in ranges if one.key not in gone]
+    return sorted([*left, *added], key=_first)

@@ -73,10 +73,15 @@ class StretchUpload:
     pause: Callable[[], None] = lambda: None
     """Called between pieces of the work."""
 
-    def put(self, name: str, row: ColdStretch, stretch: GatheredStretch) -> tuple[ColdObject, ...]:
-        """Put all objects of the row of that name; what they hold once all of them are there."""
+    def put(
+        self, name: str, row: ColdStretch, stretch: GatheredStretch, first_number: int = 0
+    ) -> tuple[ColdObject, ...]:
+        """Put all objects of the row of that name; what they hold once all of them are there.
+
+        `first_number` is how many the row has already.
+        """
         found: list[ColdObject] = []
-        for number, parts in enumerate(share_out(stretch.queues, self.class_of)):
+        for number, parts in enumerate(share_out(stretch.queues, self.class_of), first_number):
             if number >= MAX_STRETCH_OBJECTS:
                 raise StoreError("STORE_FAILED", f"The stretch {name} has more than {MAX_STRETCH_OBJECTS} objects.")
             data, footer = encode_chunk(

@@ -43,7 +43,7 @@ def find_orphans(cold: ColdMap, found: Iterable[ObjectInfo], kept_prefix: str, n
 
     Nor are those below `kept_prefix` among them.
     """
-    named = {one.key for _, one in cold.objects}
+    named = {one.key for row in cold.rows.values() for one in row.objects or ()}
     named.update(key for row in cold.rows.values() for key in row.removed_ms)
     begun = tuple(f"{name}/" for name in cold.begun)
     for info in found:

@@ -40,6 +40,7 @@ class CopyBench:
         self.tables = tables
         self.hook: Callable[[str, Order], None] = lambda _when, _order: None
         self.name = BROKER
+        self.check_columns: Callable[[str, str], None] | None = None
         self.lives = 0
         self.sent: dict[int, list[OutgoingMessage]] = {}
         self.attributes = copy_attributes(ColumnAttributes(columns, body_format))
@@ -53,6 +54,7 @@ class CopyBench:
             clock=self.clock,
             open_objects=lambda: self.objects,
             make_column_work=self._make_work,
+            check_columns=self.check_columns,
         )
         await self.broker.start()
         await self.broker.cold.check_owner()

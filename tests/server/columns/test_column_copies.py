@@ -18,12 +18,13 @@ from column_bench import BORN_MS, BROKER, COLUMNS, SMALL, CopyBench
 from crash.faulty_objects import ObjectFault
 
 from inline_columns import Crash
-from millstream.broker import cold_tier, column_copies
+from millstream.broker import cold_merges, cold_tier, column_copies
 from millstream.broker.column_copies import REMOVED_GRACE_MS
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import ColumnAttributes, copy_attributes
 from millstream.server.columns.orders import CopyMessages, KeepTable, Order
 from millstream.server.restoring import restore_broker
+from millstream.tiered import merge_plan
 
 HOUR_MS = 3_600_000
 SENT_MS = 1_700_000_000_000
@@ -436,6 +437,34 @@ async def test_damaged_messages_are_left_out_and_counted_and_others_are_copied(b
     assert status.rows + status.lost == 20
     assert len(bench.places()) == status.rows
     assert bench.broker.columns.report().errors == 3
+
+
+@pytest.mark.parametrize("place", [None, 0, 1, 2, 3])
+async def test_a_table_has_each_message_once_while_its_messages_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int | None
+) -> None:
+    monkeypatch.setattr(cold_merges, "MERGE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(merge_plan, "MERGED_ROWS", 4)
+    monkeypatch.setattr(merge_plan, "MERGE_AGE_MS", 0)
+    bench = CopyBench(tmp_path)
+    await bench.open()
+    merges = 0
+    for number in range(12):
+        await bench.send(3)
+        await bench.upload()
+        if number in (3, 5, 10):
+            bench.hook = CrashAt(place)
+            with suppress(Crash):
+                await bench.copy()
+            if place is not None:
+                await bench.crash()
+        bench.clock.advance_ms(1000)
+        while await bench.broker.cold.merge_due():
+            merges += 1
+    assert merges > 1
+    await bench.copy()
+    assert bench.places() == bench.wanted_places()
+    await bench.close()
 
 
 async def test_without_a_catalogue_there_are_files_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.tiered.cold_map import ColdMap, ColdObject, ColdPart, ColdStretch
@@ -82,3 +82,61 @@ def test_only_files_that_are_older_than_their_topic_keeps_messages_expire() -> N
     assert [*copies.find_expired({"t": 15}, 100)] == ["old"]
     assert [*copies.find_expired({}, 100)] == ["old", "new"]
     assert [*copies.present("t")] == ["old", "new"]
+
+
+@example(own=[True, True], steps=[("begin", 0, 2), ("end", 0, 2), ("merge", 0, 2)], size=60)
+@example(own=[False, True], steps=[("begin", 0, 2), ("merge", 0, 2)], size=1)
+@given(
+    own=st.lists(st.booleans(), min_size=1, max_size=12),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["begin", "end", "merge"]), st.integers(0, 11), st.integers(2, 4)), max_size=30
+    ),
+    size=st.integers(1, 60),
+)
+def test_files_have_each_message_once_while_rows_are_merged(
+    own: list[bool], steps: list[tuple[str, int, int]], size: int
+) -> None:
+    stretches = [
+        stretch(begin, begin + 1, "t" if is_own else "other", offset=begin, size=size)
+        for begin, is_own in enumerate(own)
+    ]
+    cold, copies, found = cold_of(*stretches), ColumnMap(), []
+    before, column_map.MAX_FILE_BYTES = column_map.MAX_FILE_BYTES, 100
+
+    def copy(*, ends: bool) -> bool:
+        begun = copies.find_begun("t")
+        following = None if begun is not None else next_file(cold, "t", PREFIX, copies.copied_until("t"))
+        if begun is not None and ends:
+            resumed = resume_file(cold, *begun)
+            found.extend(
+                offset for part in resumed.parts for offset in range(part.first_queue_offset, part.next_queue_offset)
+            )
+            copies.apply(begun[0], held(begun[1].log_begin, begun[1].log_end))
+        elif following is not None:
+            copies.apply(following.key, following.row)
+        return begun is not None or following is not None
+
+    try:
+        for number, (what, first, count) in enumerate(steps):
+            rows = cold.stretches()[first : first + count]
+            if what != "merge":
+                copy(ends=what == "end")
+            elif len(rows) > 1 and copies.may_join([row for _, row in rows]):
+                merge(cold, rows, f"m{number}")
+        while copy(ends=True):
+            pass
+    finally:
+        column_map.MAX_FILE_BYTES = before
+    assert found == [begin for begin, is_own in enumerate(own) if is_own]
+
+
+def merge(cold: ColdMap, rows: list[tuple[str, ColdStretch]], name: str) -> None:
+    """The rows become one. Each message has an object of its own, as if others lay between them."""
+    objects = []
+    for topic in ("t", "other"):
+        parts = [part for _, row in rows for one in row.objects or () for part in one.parts if part.topic == topic]
+        objects += [ColdObject(f"{name}/{topic}-{part.first_queue_offset}", 1, 0, (part,)) for part in parts]
+    row = ColdStretch(
+        0, rows[0][1].log_begin, rows[-1][1].log_end, tuple(objects), replaces=tuple(one for one, _ in rows)
+    )
+    cold.apply(f"{row.log_begin:020}-0000000000-{name}", row)

@@ -161,6 +161,7 @@ class _TopicsDocument(Document):
 class TopicRegistry:
     """The topics by name. Changes are on disk before the call returns.
 
+    `before_change` is called with the topic as it is, None for a new one, and as it is to be; it may refuse.
     `before_delete` is called with the name while the topic is still there, so that what belongs to it goes first.
     `on_change` is called with the name and the new configuration, None for a deleted topic. `static` holds the mappings
     of static topics, `on_mapping_change` is called with the name and the new mapping, None for a deleted topic.
@@ -172,6 +173,7 @@ class TopicRegistry:
         """Its saved form."""
         self._topics: dict[str, TopicConfig] = {}
         self._offered: set[str] = set()
+        self.before_change: list[Callable[[TopicConfig | None, TopicConfig], None]] = []
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
         self.find_light_queue: Callable[[str], TopicConfig | None] = lambda _name: None
@@ -316,6 +318,8 @@ class TopicRegistry:
         self._announce(name, None)
 
     def _put(self, topic: TopicConfig) -> None:
+        for check in self.before_change:
+            check(self._topics.get(topic.name), topic)
         self.table.write(topic.name, topic)
         self.apply_change(topic.name, topic)
         self._announce(topic.name, topic)

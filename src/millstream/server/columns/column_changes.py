@@ -5,7 +5,7 @@ Told without pyarrow, so that a command refuses by the rule of the copy wherever
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import SqlError
@@ -14,10 +14,31 @@ from millstream.streams.sql.parser.grammar import cursor_of
 from millstream.streams.sql.parser.type_parser import parse_type
 from millstream.streams.sql.syntax.script import Script
 
-__all__ = ["ColumnFields", "check_change", "columns_refused", "read_fields"]
+__all__ = [
+    "MAX_COLUMNS",
+    "MESSAGE_COLUMN_NAMES",
+    "ColumnFields",
+    "check_change",
+    "check_declared",
+    "check_fields",
+    "columns_refused",
+    "read_fields",
+]
 
 ColumnFields: TypeAlias = tuple[tuple[str, DataType], ...]
 """Columns by name and type, in the order of their declaration."""
+
+
+MAX_COLUMNS: Final = 1000
+"""Columns that a topic declares at most."""
+
+MESSAGE_COLUMN_NAMES: Final = (
+    "_broker", "_queue_id", "_queue_offset", "_stored_at", "_born_at", "_message_id", "_keys", "_tag", "_properties",
+    "_problem", "_body",
+)  # fmt: skip
+"""The columns of every copy, before the declared ones."""
+
+_UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
 def read_fields(text: str) -> ColumnFields:
@@ -33,8 +54,35 @@ def read_fields(text: str) -> ColumnFields:
         if not cursor.at_end:
             raise cursor.expected_error("a comma or the end")
     except SqlError as error:
-        raise columns_refused(f"{text[:200]!r}: {error.message}") from None
+        raise columns_refused(f"{text[:200]!r}: {error.message.removesuffix('.')}") from None
     return tuple(fields)
+
+
+def check_declared(columns: str, accepted: str) -> None:
+    """Refuse a declaration that cannot be read, or that files with the accepted columns do not fit: COLUMNS_REFUSED.
+
+    `accepted` is blank where there are no files.
+    """
+    new = read_fields(columns)
+    check_fields(new)
+    if accepted:
+        check_change(read_fields(accepted), new)
+
+
+def check_fields(fields: ColumnFields) -> None:
+    """Refuse columns that no table can have beside those of every copy: COLUMNS_REFUSED."""
+    names = [name.lower() for name, _ in fields]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise columns_refused(f"two columns are called {twice!r}, and readers of tables take case for nothing")
+    own = next((name for name in names if name in MESSAGE_COLUMN_NAMES), None)
+    if own is not None:
+        raise columns_refused(f"{own!r} is a column of every copy")
+    if len(fields) > MAX_COLUMNS:
+        raise columns_refused(f"{len(fields)} columns are more than {MAX_COLUMNS}")
+    for name, data_type in fields:
+        if data_type.holds(*_UNKNOWN_TO_TABLES):
+            raise columns_refused(f"{name} is {data_type}, which tables do not have")
 
 
 def check_change(old: ColumnFields, new: ColumnFields) -> None:

@@ -7,17 +7,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from millstream.server.columns.column_changes import ColumnFields, columns_refused, read_fields
+from millstream.server.columns.column_changes import ColumnFields, check_fields, columns_refused, read_fields
 from millstream.streams.errors import JobError
-from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.source.formats.body_format import BodyColumn, BodyFormat, checked_format
 from millstream.streams.spark.source.formats.keyed_rows import BodyDecoder, body_decoder
 
 __all__ = ["MESSAGE_COLUMNS", "CopyColumns", "parse_columns"]
-
-MAX_COLUMNS: Final = 1000
-"""Columns that a topic declares at most."""
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
 
@@ -37,8 +33,6 @@ MESSAGE_COLUMNS: Final = pa.schema(
     ]
 )
 """The columns of every copy, before the declared ones. `_problem` says why a body does not fit, which `_body` has."""
-
-_UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
 @dataclass(frozen=True)
@@ -72,17 +66,5 @@ def parse_columns(text: str, body_format: str) -> CopyColumns:
     NOT NULL has no effect. Raises COLUMNS_REFUSED.
     """
     fields = read_fields(text)
-    names = [name.lower() for name, _ in fields]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise columns_refused(f"two columns are called {twice!r}, and readers of tables take case for nothing")
-    reserved_names = {name.lower() for name in MESSAGE_COLUMNS.names}
-    own = next((name for name in names if name in reserved_names), None)
-    if own is not None:
-        raise columns_refused(f"{own!r} is a column of every copy")
-    if len(fields) > MAX_COLUMNS:
-        raise columns_refused(f"{len(fields)} columns are more than {MAX_COLUMNS}")
-    for name, data_type in fields:
-        if data_type.holds(*_UNKNOWN_TO_TABLES):
-            raise columns_refused(f"{name} is {data_type}, which tables do not have")
+    check_fields(fields)
     return CopyColumns(fields, body_format)

@@ -10,7 +10,7 @@ Pure: no clock, no store, no threads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -167,6 +167,26 @@ class ColumnMap:
                 found[queue_id] = max(found.get(queue_id, 0), offset)
         return found
 
+    def may_join(self, rows: Sequence[ColdStretch]) -> bool:
+        """Whether rows of the cold map that follow one another may become one.
+
+        What is copied next begins behind a whole row, and a file that was begun has whole rows. So a topic that was
+        copied as far as between the rows must have nothing behind that place, and one whose file begins or ends
+        between them nothing in that file.
+        """
+        begin, end = rows[0].log_begin, rows[-1].log_end
+        for name in {*self.topics, *self.files}:
+            begun = self.find_begun(name)
+            if begun is not None:
+                first, behind = begun[1].log_begin, begun[1].log_end
+                is_cut = begin < first < end or begin < behind < end
+                if is_cut and _holds(rows, name, first, end):
+                    return False
+            copied = self.copied_until(name)
+            if begin < copied < end and _holds(rows, name, copied, end):
+                return False
+        return True
+
     def find_expired(self, before_ms: Mapping[str, int], default_ms: int) -> dict[str, ColumnFile]:
         """The files all of whose messages were stored before their topic's time, else `default_ms`, by key."""
         return {
@@ -225,6 +245,11 @@ def next_file(cold: ColdMap, topic: str, prefix: str, begin: int) -> NextFile | 
     first, (last_name, last) = taken[0][1], taken[-1]
     row = ColumnFile(topic, first.log_begin, last.log_end)
     return NextFile(_file_key(prefix, row.log_begin, row.log_end, last_name), row, tuple(_in_order(parts)))
+
+
+def _holds(rows: Iterable[ColdStretch], topic: str, begin: int, end: int) -> bool:
+    """Whether a row that begins between these offsets of the log has something of the topic."""
+    return any(begin <= row.log_begin < end and _parts(row, topic) for row in rows)
 
 
 def _parts(row: ColdStretch, topic: str) -> list[CopyPart]:
