@@ -31,6 +31,7 @@ from millstream.store.retention import RetentionPolicy
 from millstream.tiered.cold_map import ColdStretch
 from millstream.tiered.cold_scan import ColdScan
 from millstream.tiered.directory_objects import DirectoryObjects
+from millstream.tiered.places import ObjectPlace
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
 
 __all__ = ["measure_tiered"]
@@ -43,6 +44,7 @@ _ROUNDS = 3
 _BODY_BYTES = (100, 1024)
 _UPLOADED_BYTES = 48 * 1024 * 1024
 _BACKLOG_BYTES = int(os.environ.get("TIERED_BACKLOG_MB", "256")) * 1024 * 1024
+_OWN_PROCESS = os.environ.get("TIERED_OWN_PROCESS", "1") == "1"
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _TOPICS = 10
 _QUEUES = 4
@@ -162,7 +164,9 @@ async def _measure_broker() -> Figures:
     found: Figures = {}
     with tempfile.TemporaryDirectory(dir=_MEMORY) as scratch:
         store_options = StoreOptions(segment_bytes=_SEGMENT_BYTES, retention=RetentionPolicy(keep_ms=0))
-        options = BrokerOptions(store=store_options, tiered=TieredOptions(roll_s=1e9, keep_hours=1_000_000))
+        place = ObjectPlace(f"file://{scratch}/objects")
+        tiered = TieredOptions(roll_s=1e9, keep_hours=1_000_000, place=place, own_process=_OWN_PROCESS)
+        options = BrokerOptions(store=store_options, tiered=tiered)
         objects = DirectoryObjects(Path(scratch) / "objects")
         broker = Broker(Path(scratch) / "data", options=options, open_objects=lambda: objects)
         await broker.start()

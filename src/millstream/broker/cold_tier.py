@@ -46,11 +46,13 @@ from millstream.tiered.cold_map import (
     stretch_name,
 )
 from millstream.tiered.cold_queues import ColdQueues
+from millstream.tiered.cold_work import ColdWork, StretchName, WorkHere
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
 from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
-from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
+from millstream.tiered.process.cold_process import ColdProcess
+from millstream.tiered.upload import STRETCH_BYTES
 
 __all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions"]
 
@@ -107,6 +109,8 @@ class TieredOptions:
     """Bytes of cold messages that are kept in memory for readers."""
     place: ObjectPlace | None = None
     """Where the objects lie, for readers that open the store themselves; None where others cannot."""
+    own_process: bool = False
+    """Whether blocks are verified and stretches gathered by a process that opens `place`, not by the broker's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,9 @@ class ColdTier:
         assert self._open_objects is not None
         self._store = store
         self._objects = self._open_objects()
-        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes, losses=ColdLosses(self._clock))
+        place = self._options.place if self._options.own_process else None
+        self._work: ColdWork = WorkHere(self._objects, _pause) if place is None else ColdProcess(place)
+        self.blocks = ColdBlocks(self._objects, self._work, self._options.cached_bytes, losses=ColdLosses(self._clock))
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
         store.cold = self._queues
@@ -266,6 +272,7 @@ class ColdTier:
             self._is_reading = False
             self._store.cold = None
             await asyncio.to_thread(self._readers.shutdown, cancel_futures=True)
+            await asyncio.to_thread(self._work.close)
             self._objects.close()
 
     @property
@@ -342,19 +349,20 @@ class ColdTier:
         }
         walk = self._store.walk_log(begin, end)
         stretch = await loop.run_in_executor(
-            self._uploader, gather_stretch, walk, going.get, self._options.stretch_bytes, _pause
+            self._uploader, self._work.gather, walk, going, self._options.stretch_bytes
         )
-        if walk.damaged_places:
-            _log.error("Passed over %d damaged places of the log on its way up.", walk.damaged_places)
-        if not stretch.queues and stretch.log_end - self.map.uploaded_log_offset < self._options.stretch_bytes:
+        if stretch.damaged_places:
+            _log.error("Passed over %d damaged places of the log on its way up.", stretch.damaged_places)
+        if stretch.is_empty and stretch.log_end - self.map.uploaded_log_offset < self._options.stretch_bytes:
             # Rows are records of the log, too: one for each stretch that only has such would never end.
             self._empty_until, self._uploaded_s = stretch.log_end, loop.time()
             return False
         name = stretch_name(self._cluster, self._broker, begin, 0, secrets.token_hex(8))
         row = ColdStretch(0, begin, stretch.log_end)
         self._write([(name, row)])
-        upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of, pause=_pause)
-        objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
+        classes = {topic: self._class_of(topic) for topic in going}
+        whose = StretchName(self._cluster, self._broker, name)
+        objects = await loop.run_in_executor(self._uploader, self._work.put, whose, row, classes)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
         self._commit(name, self._without_deleted(commit_stretch(row, objects), going))
         self._last_error = ""

@@ -47,7 +47,7 @@ class ColdRecords(Protocol):
         """An offset before which all messages that lie elsewhere are from before that time; None where all are."""
         ...
 
-    def find_record(self, log_offset: int) -> memoryview | None:
+    def find_record(self, log_offset: int) -> bytes | None:
         """The record that began at an offset of the log; None where none did, it is damaged, or its topic was deleted.
 
         For a thread: it waits.

@@ -80,7 +80,7 @@ class ColdQueues:
             block = self.blocks.find_cached(topic, queue_id, where, following)
             if block is None:
                 return where, following
-            if block.records:
+            if len(block):
                 return None
             queue_offset = block.next_queue_offset
         return None
@@ -97,7 +97,7 @@ class ColdQueues:
         ranges = self.cold.ranges(topic, queue_id)
         return next((where.first_queue_offset for where in ranges if where.last_stored_ms >= stored_ms), None)
 
-    def find_record(self, log_offset: int) -> memoryview | None:
+    def find_record(self, log_offset: int) -> bytes | None:
         """See `ColdRecords`."""
         for one in self.cold.objects_at(log_offset):
             record = self.blocks.find_record(one, log_offset)
@@ -134,4 +134,4 @@ class ColdQueues:
             return None
         block = self.blocks.fetch(topic, queue_id, where, first)
         # Of what is lost the time is not known: a reader is led to where it begins.
-        return block.offset_at(stored_ms) if block.records else first
+        return block.offset_at(stored_ms) if len(block) else first
