@@ -137,6 +137,9 @@ class ColdTierReport:
     """Bytes of the log that the disk let go of before they went up."""
     last_error: str
     """What the object store last failed with; blank once it did what was asked."""
+    process: int | None
+    """The number of the process that does the work; None where there is none now, and where the broker does it."""
+    process_starts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +516,8 @@ class ColdTier:
             self.blocks.losses.passed_over,
             self._dropped_bytes,
             self._last_error,
+            self._work.pid,
+            self._work.starts,
         )
 
     def status(self) -> ColdStatus:

@@ -19,7 +19,7 @@ from pathlib import Path
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MAGIC_BLANK
 from millstream.store.files import FileLayer, FileNotOpened, is_disk_full
-from millstream.store.mapped_log import LogSegment, MappedLog
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
 __all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "LogSegment", "Run", "is_segment_name"]
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from millstream.protocol.record import store_timestamp_ms
-from millstream.store.cold_records import ColdEntry
+from millstream.store.cold_records import ColdEntry, ColdRun
 from millstream.tiered.chunk import BlockInfo, decode_block
 from millstream.tiered.queue_records import places_of
 
@@ -100,6 +100,25 @@ class CheckedBlock:
             found.append(entry)
             position = following
         return found
+
+    def run_from(self, queue_offset: int, end: int, max_count: int, max_bytes: int) -> ColdRun | None:
+        """At most `max_count` records of one message each from the offset on, whose offsets leave none out, as the
+        piece in which they stand: no more than `max_bytes`, but for the first. None where that is no such record."""
+        places = self._places
+        first, behind = self._find(queue_offset, end)
+        if first >= behind or places[first * _FIELDS] != queue_offset:
+            return None
+        start, behind = self._position(first), min(behind, first + max_count)
+        fitting = bisect_right(
+            range(first + 1, behind + 1), start + max_bytes, key=lambda number: self._position(number)
+        )
+        count = max(1, fitting)
+        last = (first + count - 1) * _FIELDS
+        if places[last] != queue_offset + count - 1 or places[last + _MESSAGES] != 1:
+            return None
+        stop = self._position(first + count)
+        starts = places[first * _FIELDS + _POSITION : last + _FIELDS : _FIELDS].tolist()
+        return ColdRun(self.raw[start:stop], [position - start for position in starts[1:]] + [stop - start])
 
     def find_log_offset(self, log_offset: int) -> memoryview | None:
         """The record that stood there in the log; None where none did."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.protocol.record import split_record, store_timestamp_ms
-from millstream.store.cold_records import cold_records_away
+from millstream.store.cold_records import ColdRun, cold_records_away
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.index.record_keys import keys_of
 from millstream.store.index.run import key_hash
@@ -52,6 +52,16 @@ class ColdQueues:
             found += block.entries_from(following, end, max_count - len(found))
             following = block.next_queue_offset
         return found
+
+    def read_run(
+        self, topic: str, queue_id: int, queue_offset: int, end: int, max_count: int, max_bytes: int
+    ) -> ColdRun | None:
+        """See `ColdRecords`."""
+        where = self.cold.find(topic, queue_id, queue_offset)
+        if where is None or where.first_queue_offset > queue_offset:
+            return None
+        block = self.blocks.find_cached(topic, queue_id, where, queue_offset)
+        return None if block is None else block.run_from(queue_offset, end, max_count, max_bytes)
 
     def is_away(self, topic: str, queue_id: int, queue_offset: int, end: int) -> bool:
         """See `ColdRecords`. What was passed over for long enough is away again."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from millstream.model.errors import StoreError
-from millstream.store.log_walk import LogWalk
+from millstream.store.log.log_walk import LogWalk
 from millstream.tiered.checked_block import CheckedBlock, check_block
 from millstream.tiered.chunk import BlockInfo, damage_of
 from millstream.tiered.cold_map import ColdObject, ColdStretch

@@ -24,7 +24,7 @@ from millstream.protocol.record import (
 from millstream.store.commit_log import BLANK_BYTES, CommitLog
 from millstream.store.consume_queue import IndexEntry, tags_code
 from millstream.store.light_queue import LightEntry
-from millstream.store.mapped_log import LogSegment, MappedLog
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
 __all__ = [
     "LogScan",

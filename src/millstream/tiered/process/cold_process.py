@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from millstream.model.backoff import Backoff
-from millstream.store.log_walk import LogWalk
+from millstream.store.log.log_walk import LogWalk
 from millstream.tiered.chunk import BlockInfo
 from millstream.tiered.cold_map import ColdObject, ColdStretch
 from millstream.tiered.cold_work import BlockBytes, GatheredPart, StretchName
@@ -94,14 +94,14 @@ class ColdProcess:
         place: ObjectPlace,
         *,
         idle_s: float = IDLE_S,
-        restarts: Backoff = _RESTARTS,
+        restarts: Backoff | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.starts = 0
         """See `ColdWork`."""
         self._place = place
         self._idle_s = idle_s
-        self._restarts = restarts
+        self._restarts = restarts or _RESTARTS
         self._now_s = now_s
         self._run: _Run | None = None
         self._mutex = threading.Lock()

@@ -8,7 +8,7 @@ import msgspec
 
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.errors import MillstreamError, StoreError
-from millstream.store.log_walk import LogFiles
+from millstream.store.log.log_walk import LogFiles
 from millstream.tiered.chunk import BlockInfo
 from millstream.tiered.cold_map import ColdObject, ColdStretch
 from millstream.tiered.cold_work import GatheredPart, StretchName

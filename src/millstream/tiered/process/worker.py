@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MillstreamError
-from millstream.store.log_walk import walk_files
+from millstream.store.log.log_walk import walk_files
 from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.objects import ObjectStore
 from millstream.tiered.places import ObjectPlace

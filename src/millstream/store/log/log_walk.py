@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from millstream.protocol.record import MIN_RECORD_BYTES
 from millstream.store.damage.log_scan import LogScan
 from millstream.store.files import FileLayer
-from millstream.store.mapped_log import LogSegment, MappedLog
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
 __all__ = ["LogFiles", "LogWalk", "walk_files"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.model.message import OutgoingMessage
 from millstream.protocol.record import verify_record
-from millstream.store.log_walk import PIECE_BYTES
+from millstream.store.log.log_walk import PIECE_BYTES
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 
 SEGMENT_BYTES = 256 * 1024
