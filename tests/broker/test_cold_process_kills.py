@@ -7,17 +7,18 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from broker_bench import Bench
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.cold_tier import TieredOptions
+from millstream.broker.cold_tier import ColdTier, TieredOptions
 from millstream.broker.queues import reader
 from millstream.model.backoff import Backoff
 from millstream.model.clock import ManualClock
-from millstream.model.operations import PullStatus
+from millstream.model.operations import PullResult, PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import StoreOptions
@@ -82,6 +83,17 @@ def stop(bench: Bench, sign: int) -> None:
     os.kill(pid, sign)
 
 
+def is_under_way(cold: ColdTier, pull: asyncio.Future[PullResult]) -> bool:
+    """Whether it waits for the process, or is done already."""
+    return pull.done() or waits(cold)
+
+
+def waits(cold: ColdTier) -> bool:
+    """Whether the process has something under way."""
+    run = cold._work._run  # type: ignore[attr-defined]
+    return run is not None and bool(run.waiting)
+
+
 async def test_pulls_miss_nothing_and_read_nothing_twice_while_it_is_killed(tmp_path: Path) -> None:
     async with cold_bench(tmp_path) as bench:
         names = await make_cold(bench)
@@ -95,7 +107,7 @@ async def test_pulls_miss_nothing_and_read_nothing_twice_while_it_is_killed(tmp_
                 stop(bench, signal.SIGSTOP)
             pull = asyncio.ensure_future(bench.pull(len(found), max_messages=32, wait_ms=60_000))
             if is_first:
-                await asyncio.sleep(0)
+                await eventually(partial(is_under_way, cold, pull))
                 stop(bench, signal.SIGKILL)
             result = await pull
             assert result.status is PullStatus.FOUND
@@ -115,7 +127,7 @@ async def test_an_upload_during_which_it_is_killed_is_made_again(tmp_path: Path)
         before = cold.map.uploaded_log_offset
         stop(bench, signal.SIGSTOP)
         upload = asyncio.ensure_future(cold.upload_due())
-        await eventually(lambda: cold._work._run is not None and cold._work._run.waiting)  # type: ignore[attr-defined]
+        await eventually(lambda: waits(cold))
         stop(bench, signal.SIGKILL)
         with pytest.raises(ObjectStoreAway):
             await upload

@@ -228,7 +228,9 @@ class ColdTier:
         self._store = store
         self._objects = self._open_objects()
         place = self._options.place if self._options.own_process else None
-        self._work: ColdWork = WorkHere(self._objects, _pause) if place is None else ColdProcess(place)
+        self._work: ColdWork = (
+            WorkHere(self._objects, _pause) if place is None else ColdProcess(place, asyncio.get_running_loop())
+        )
         self.blocks = ColdBlocks(self._objects, self._work, self._options.cached_bytes, losses=ColdLosses(self._clock))
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
@@ -304,8 +306,9 @@ class ColdTier:
             raise MillstreamError("TOO_MANY_REQUESTS", f"{self._waiting_reads} reads of cold messages wait already.")
         self._waiting_reads += 1
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
+            if not await self._queues.fetch_soon(topic, queue_id, queue_offset):
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
         except MillstreamError as error:
             self._note_error(error)
             raise

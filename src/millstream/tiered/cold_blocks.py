@@ -6,6 +6,7 @@ What stays damaged or missing is an empty block, which leads readers past it; a 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -154,6 +155,42 @@ class ColdBlocks:
         if found is None or number is None:
             return _empty_range(where)
         return self._block(topic, where.key, *found, number)
+
+    async def fetch_soon(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> bool:
+        """Have the block at hand without a thread, in the event loop; False where `fetch` is to be asked instead."""
+        footer = self._footers.find((where.key, 0))
+        place = None if footer is None else find_part(footer, topic, queue_id)
+        number = None if place is None else find_block(place[1], queue_offset)
+        if place is None or number is None or not self.work.reads_soon:
+            return False
+        own = where.key, _block_key(place[0], number)
+        if own in self.losses:
+            return False
+        future, is_mine = self._blocks.begin(own)
+        try:
+            if is_mine:
+                await self._read_soon(own, place[1].blocks[number])
+            else:
+                await asyncio.shield(asyncio.wrap_future(future))
+        except MillstreamError:
+            # Whatever it is: `fetch` tries again, and knows what to do then.
+            return False
+        self.counters.blocks_wanted += 1
+        self.counters.blocks_cached += not is_mine
+        return True
+
+    async def _read_soon(self, own: tuple[str, int], info: BlockInfo) -> None:
+        self.counters.requests += 1
+        try:
+            raw, places = await self.work.read_soon(own[0], info)
+        except BaseException as error:
+            # Others wait for the same block, who did not give up.
+            away = error if isinstance(error, MillstreamError) else ObjectStoreAway("a read was given up")
+            self._blocks.end(own, None, 0, away)
+            raise
+        self.counters.bytes_read += info.size_bytes
+        block = CheckedBlock(info.first_queue_offset, info.next_queue_offset, raw, places)
+        self._blocks.end(own, block, block.size_bytes, None)
 
     def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
         """Records of the range whose keys have that hash; others may be among them."""

@@ -83,6 +83,11 @@ class ColdQueues:
         if found is not None:
             self.blocks.fetch(topic, queue_id, *found)
 
+    async def fetch_soon(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """As `fetch`, in the event loop and without a thread; False where `fetch` is to be asked instead."""
+        found = self._first_away(topic, queue_id, queue_offset)
+        return found is None or await self.blocks.fetch_soon(topic, queue_id, *found)
+
     def _first_away(self, topic: str, queue_id: int, queue_offset: int) -> tuple[ColdRange, int] | None:
         """The first block from the offset on that is not known to be lost, unless it is at hand; where it is."""
         while (where := self.cold.find(topic, queue_id, queue_offset)) is not None:

@@ -6,6 +6,7 @@ Calls block.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,15 @@ class ColdWork(Protocol):
         """A block of an object, verified. Raises CHUNK_DAMAGED, ObjectNotFound."""
         ...
 
+    @property
+    def reads_soon(self) -> bool:
+        """Whether `read_soon` may be asked now, in the event loop's own thread."""
+        ...
+
+    async def read_soon(self, key: str, info: BlockInfo) -> BlockBytes:
+        """As `read_block`, for an event loop."""
+        ...
+
     def find_record(self, key: str, infos: Sequence[BlockInfo], log_offset: int) -> bytes | None:
         """The record of that log offset in one of the blocks. Raises ObjectNotFound, and CHUNK_DAMAGED where it may
         have been in a damaged one."""
@@ -83,6 +93,7 @@ class WorkHere:
 
     starts: Final = 0
     pid: Final = None
+    reads_soon: Final = False
 
     def __init__(self, objects: ObjectStore, pause: Callable[[], None] = lambda: None) -> None:
         self._objects = objects
@@ -97,6 +108,10 @@ class WorkHere:
         # waits for one thread then, and not for all that fetch.
         with self._checking:
             return check_block(key, info, frame)
+
+    async def read_soon(self, key: str, info: BlockInfo) -> BlockBytes:
+        """See `ColdWork`: never asked."""
+        return await asyncio.to_thread(self.read_block, key, info)
 
     def find_record(self, key: str, infos: Sequence[BlockInfo], log_offset: int) -> bytes | None:
         """See `ColdWork`."""

@@ -17,6 +17,7 @@ from millstream.tiered.process.frames import (
     BrokenFrame,
     ColdFrame,
     FramePlan,
+    FrameReader,
     encode_frame,
 )
 
@@ -27,6 +28,26 @@ def test_a_frame_comes_back_as_it_was(number: int, head: bytes, body: list[bytes
     plan = FramePlan.of(data[:PREFIX_BYTES])
     behind = PREFIX_BYTES + plan.head_bytes
     assert plan.frame(data[PREFIX_BYTES:behind], data[behind:]) == ColdFrame(number, head, b"".join(body))
+
+
+frames = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=9), st.binary(max_size=9)), max_size=5)
+
+
+@given(frames, st.lists(st.integers(1, 5000), min_size=1), st.integers(0, 20_000))
+def test_a_reader_that_does_not_wait_finds_the_same_frames_however_they_are_cut(
+    drawn: list[tuple[int, bytes, bytes]], cuts: list[int], long: int
+) -> None:
+    sent = [*drawn, (1, b"long", b"x" * long), *drawn]
+    data = b"".join(piece for one in sent for piece in encode_frame(*one))
+    reader, found, at, turn = FrameReader(), [], 0, 0
+    while at < len(data):
+        room = reader.buffer
+        count = min(cuts[turn % len(cuts)], len(room), len(data) - at)
+        assert count
+        room[:count] = data[at : at + count]
+        found += reader.take(count)
+        at, turn = at + count, turn + 1
+    assert [(one.number, bytes(one.head), bytes(one.body)) for one in found] == sent
 
 
 @pytest.mark.parametrize("sizes", [(MAX_HEAD_BYTES + 1, 0), (0, MAX_BODY_BYTES + 1)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -48,12 +50,15 @@ class Bench:
         self.place = ObjectPlace(f"file://{directory}/objects")
         self.objects: ObjectStore = self.place.open()
         self.now_s = 0.0
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
         self.process = self.new_process()
         self.threads = ThreadPoolExecutor(4)
 
     def new_process(self, *, idle_s: float = 1000.0) -> ColdProcess:
         restarts = Backoff(WAIT_S, WAIT_S, jitter=0.0)
-        return ColdProcess(self.place, idle_s=idle_s, restarts=restarts, now_s=lambda: self.now_s)
+        return ColdProcess(self.place, self.loop, idle_s=idle_s, restarts=restarts, now_s=lambda: self.now_s)
 
     def upload(self, work: ColdWork, name: str) -> tuple[ColdObject, ...]:
         return work.put(StretchName("c", "b", name), self.gather(work), {"a": 1, "b": 2})
@@ -82,8 +87,15 @@ class Bench:
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGKILL)
 
+    def read_soon(self, key: str, info: BlockInfo) -> Future[tuple[bytes | memoryview, bytes | memoryview]]:
+        """As the event loop reads."""
+        return asyncio.run_coroutine_threadsafe(self.process.read_soon(key, info), self.loop)
+
     def close(self) -> None:
         self.process.close()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
         self.threads.shutdown()
         self.store.close()
 
@@ -102,7 +114,9 @@ def test_objects_and_blocks_are_those_that_the_broker_itself_would_make(bench: B
     for one, other in zip(found, expected, strict=True):
         assert bench.objects.get(one.key) == bench.objects.get(other.key)
         for info in bench.blocks(one):
-            assert tuple(map(bytes, bench.process.read_block(one.key, info))) == here.read_block(one.key, info)
+            expected_block = here.read_block(one.key, info)
+            assert bench.process.read_block(one.key, info) == expected_block
+            assert bench.read_soon(one.key, info).result(PATIENCE_S) == expected_block
             last = bench.process.find_record(one.key, [info], info.last_log_offset)
             assert last is not None
             assert last == here.find_record(one.key, [info], info.last_log_offset)
@@ -115,6 +129,8 @@ def test_errors_keep_their_meaning(bench: Bench, tmp_path: Path) -> None:
     [info, *_] = bench.blocks(one)
     with pytest.raises(ObjectNotFound, match="'nothing'"):
         bench.process.read_block("nothing", info)
+    with pytest.raises(ObjectNotFound, match="'nothing'"):
+        bench.read_soon("nothing", info).result(PATIENCE_S)
     with pytest.raises(ObjectExists):
         bench.upload(bench.process, "s")
     file = tmp_path / "objects" / one.key
@@ -149,6 +165,7 @@ def test_a_process_that_is_killed_while_it_reads_is_a_store_that_does_not_answer
     [one, *_] = bench.upload(bench.process, "s")
     [info, *_] = bench.blocks(one)
     reads = [bench.begin(lambda: bench.process.read_block(one.key, info)) for _ in range(3)]
+    reads.append(bench.read_soon(one.key, info))
     bench.kill()
     for read in reads:
         with pytest.raises(ObjectStoreAway, match="-9"):
@@ -181,9 +198,10 @@ def test_a_process_without_work_ends_and_is_started_again_for_the_next_one(
 ) -> None:
     process = bench.process = bench.new_process(idle_s=0.01)
     assert process.pid is None
+    assert not process.reads_soon
     [one, *_] = bench.upload(process, "s")
     [info, *_] = bench.blocks(one)
-    assert process.pid is not None
+    assert process.reads_soon
     bench.now_s += 1.0
     eventually_blocking(lambda: process.pid is None)
     process.read_block(one.key, info)
@@ -198,6 +216,33 @@ def test_a_process_that_does_not_answer_is_killed(bench: Bench, monkeypatch: pyt
     with pytest.raises(ObjectStoreAway, match="no answer"):
         bench.begin(lambda: bench.process.read_block(one.key, info)).result(PATIENCE_S)
     eventually_blocking(lambda: bench.process.pid is None)
+
+
+def test_a_process_that_does_not_answer_the_event_loop_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    [one, *_] = bench.upload(bench.process, "s")
+    [info, *_] = bench.blocks(one)
+    assert bench.process.pid is not None
+    os.kill(bench.process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(cold_process, "MAX_READ_S", 0.05)
+    with pytest.raises(ObjectStoreAway, match="no answer"):
+        bench.read_soon(one.key, info).result(PATIENCE_S)
+    eventually_blocking(lambda: bench.process.pid is None)
+
+
+def test_a_reader_that_is_gone_leaves_the_answers_of_others(bench: Bench) -> None:
+    [one, *_] = bench.upload(bench.process, "s")
+    [info, *_] = bench.blocks(one)
+    pid = bench.process.pid
+    assert pid is not None
+    other = bench.begin(lambda: bench.process.read_block(one.key, info))
+    gone = bench.read_soon(one.key, info)
+    run = bench.process._run
+    assert run is not None
+    eventually_blocking(lambda: len(run.waiting) == 2)
+    gone.cancel()
+    os.kill(pid, signal.SIGCONT)
+    assert other.result(PATIENCE_S) == WorkHere(bench.objects).read_block(one.key, info)
+    assert bench.process.pid == pid
 
 
 def test_a_close_fails_what_is_under_way_and_starts_nothing_more(bench: Bench) -> None:
@@ -217,13 +262,17 @@ def test_a_close_fails_what_is_under_way_and_starts_nothing_more(bench: Bench) -
 
 
 _PARENT = """
+import asyncio
 import sys
+import threading
 from millstream.tiered.chunk import BlockInfo
 from millstream.tiered.objects import ObjectNotFound
 from millstream.tiered.places import ObjectPlace
 from millstream.tiered.process.cold_process import ColdProcess
 
-process = ColdProcess(ObjectPlace(sys.argv[1]))
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+process = ColdProcess(ObjectPlace(sys.argv[1]), loop)
 try:
     process.read_block("nothing", BlockInfo(*[0] * 11))
 except ObjectNotFound:
