@@ -49,6 +49,7 @@ _ROUNDS = 3
 _BODY_BYTES = (100, 1024)
 _UPLOADED_BYTES = 48 * 1024 * 1024
 _BACKLOG_BYTES = int(os.environ.get("TIERED_BACKLOG_MB", "256")) * 1024 * 1024
+_STRETCH_BYTES = min(STRETCH_BYTES, _BACKLOG_BYTES // _ROUNDS // 2)
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _TOPICS = 10
 _QUEUES = 4
@@ -219,7 +220,7 @@ def _own_ms(wait: _Wait) -> float:
 
 
 async def _upload_all(broker: Broker) -> None:
-    while broker.cold.report().behind_bytes > STRETCH_BYTES:
+    while broker.cold.report().behind_bytes > _STRETCH_BYTES:
         await broker.cold.upload_due()
 
 
@@ -245,7 +246,9 @@ async def _measure_broker(own_process: bool) -> Figures:
     with tempfile.TemporaryDirectory(dir=_MEMORY) as scratch:
         store_options = StoreOptions(segment_bytes=_SEGMENT_BYTES, retention=RetentionPolicy(keep_ms=0))
         place = ObjectPlace(f"file://{scratch}/objects")
-        tiered = TieredOptions(roll_s=1e9, keep_hours=1_000_000, place=place, own_process=own_process)
+        tiered = TieredOptions(
+            roll_s=1e9, keep_hours=1_000_000, stretch_bytes=_STRETCH_BYTES, place=place, own_process=own_process
+        )
         options = BrokerOptions(store=store_options, tiered=tiered)
         objects = DirectoryObjects(Path(scratch) / "objects")
         broker = Broker(Path(scratch) / "data", options=options, open_objects=lambda: objects)

@@ -83,16 +83,17 @@ class _Run:
         self.socket, others = socket.socketpair()
         with others:
             others.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_BYTES)
-            # A session of its own: Ctrl-C of the terminal is for the broker.
+            # A group of its own: Ctrl-C of the terminal is for the broker. Not a session: some systems share processors
+            # out between sessions, and a niceness counts for nothing there.
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "millstream.tiered.process.worker", msgspec.json.encode(place).decode()],
-                stdin=others.fileno(), stdout=subprocess.DEVNULL, start_new_session=True,
+                stdin=others.fileno(), stdout=subprocess.DEVNULL, process_group=0,
             )  # fmt: skip
         self.channel = Channel(self.socket)
         self.reader = FrameReader()
         self.waiting: dict[int, _Waiting] = {}
         self.used_s = 0.0
-        self.is_idle = False
+        self.is_left = False
         self.is_over = threading.Event()
 
 
@@ -269,13 +270,16 @@ class ColdProcess:
                 return
             idle_s = self._now_s() - run.used_s
             if not run.waiting and idle_s >= self._idle_s:
-                self._run, run.is_idle = None, True
-        if run.is_idle:
+                self._run = None
+        if self._run is None:
             self._let_go(run)
         else:
             self._loop.call_later(max(self._idle_s - idle_s, self._idle_s / 10), self._look_whether_idle, run)
 
     def _let_go(self, run: _Run) -> None:
+        if run.is_left:
+            return
+        run.is_left = True
         self._loop.remove_reader(run.socket)
         # It may take some time to end.
         threading.Thread(target=self._end, args=(run,), name="millstream-cold-process-end", daemon=True).start()
