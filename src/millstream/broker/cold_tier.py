@@ -19,6 +19,7 @@ from typing import Final
 from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
 from millstream.broker.cold_owner import ColdOwner
+from millstream.broker.cold_report import ColdTierReport
 from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
@@ -54,7 +55,7 @@ from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.process.cold_process import ColdProcess
 from millstream.tiered.upload import STRETCH_BYTES
 
-__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions"]
+__all__ = ["ColdTier", "ListedRanges", "TieredOptions"]
 
 UPLOAD_INTERVAL_S: Final = 5.0
 """Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
@@ -111,35 +112,6 @@ class TieredOptions:
     """Where the objects lie, for readers that open the store themselves; None where others cannot."""
     own_process: bool = False
     """Whether blocks are verified and stretches gathered by a process that opens `place`, not by the broker's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColdTierReport:
-    """How the cold tier fares."""
-
-    objects: int
-    bytes: int
-    uploaded_log_offset: int
-    behind_bytes: int
-    """Bytes of the log that did not go up yet."""
-    removed_objects: int
-    """Objects that wait for their deletion."""
-    requests: int
-    bytes_written: int
-    bytes_read: int
-    blocks_wanted: int
-    blocks_cached: int
-    errors: int
-    damaged: int
-    passed_over: int
-    """Blocks and objects that stayed damaged or missing, and that readers were led past."""
-    dropped_bytes: int
-    """Bytes of the log that the disk let go of before they went up."""
-    last_error: str
-    """What the object store last failed with; blank once it did what was asked."""
-    process: int | None
-    """The number of the process that does the work; None where there is none now, and where the broker does it."""
-    process_starts: int
 
 
 @dataclass(frozen=True, slots=True)
