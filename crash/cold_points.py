@@ -9,6 +9,7 @@ from millstream.broker.cold_tier import ColdTier
 from millstream.server import restoring
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore
+from millstream.tiered import cold_work
 from millstream.tiered.cold_map import ColdMap
 from millstream.tiered.directory_objects import DirectoryObjects
 from millstream.tiered.manifests import Manifests
@@ -17,7 +18,7 @@ from millstream.tiered.upload import StretchUpload
 __all__ = ["COLD_POINTS", "CONDITIONAL_POINTS", "RESTORE_POINTS"]
 
 COLD_POINTS = {
-    "stretch-gathered": FaultPoint(cold_tier, "gather_stretch", is_after=True),
+    "stretch-gathered": FaultPoint(cold_work, "gather_stretch", is_after=True),
     "upload-begun": FaultPoint(StretchUpload, "put"),
     "object-in-half": FaultPoint(FileLayer, "pwrite", in_half=True),
     "object-written": FaultPoint(FileLayer, "link"),

@@ -13,6 +13,7 @@ from millstream.protocol.record import encode_record
 from millstream.tiered.chunk import encode_chunk
 from millstream.tiered.cold_blocks import ColdBlocks
 from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.cold_work import WorkHere
 
 KEY = "ms1/c/b/log/0/00000.msc"
 HOST = Address("127.0.0.1", 10911)
@@ -36,7 +37,7 @@ def test_blocks_of_small_messages_take_no_more_memory_than_the_budget() -> None:
     data, footer = encode_chunk([part], cluster="c", broker="b", epoch=0, log_begin=0, log_end=1)
     objects = FaultyObjects()
     objects.put(KEY, data)
-    blocks, where = ColdBlocks(objects, BUDGET_BYTES), ColdRange(0, COUNT, 0, 0, KEY, len(data))
+    blocks, where = ColdBlocks(objects, WorkHere(objects), BUDGET_BYTES), ColdRange(0, COUNT, 0, 0, KEY, len(data))
     tracemalloc.start()
     try:
         for block in footer.parts[0].blocks:

@@ -12,6 +12,7 @@ from millstream.store.index.run import key_hash
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.tiered.cold_blocks import ColdBlocks
 from millstream.tiered.cold_map import ColdMap, ColdStretch, commit_stretch
+from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.merging import ObjectUnreadable, merge_objects
 from millstream.tiered.verification import verify_object
 
@@ -41,7 +42,7 @@ def test_merged_queues_have_the_bytes_of_the_log(store: MessageStore, group_byte
     assert len(row.objects or ()) == (6 if group_bytes == 1 else len(row.objects or ()))
     for one in row.objects or ():
         assert verify_object(one, objects.objects[one.key]) == ""
-    blocks = ColdBlocks(objects)
+    blocks = ColdBlocks(objects, WorkHere(objects))
     for topic in TOPICS:
         for queue_id in range(3):
             assert len(cold.ranges(topic, queue_id)) == 1

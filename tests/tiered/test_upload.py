@@ -15,6 +15,7 @@ from millstream.store.index.run import key_hash
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.tiered.cold_blocks import MAX_REFETCHES, ColdBlocks
 from millstream.tiered.cold_map import ColdMap, ColdStretch, commit_stretch
+from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.objects import ObjectExists, ObjectStoreAway, ObjectStoreDenied
 from millstream.tiered.upload import MAX_ATTEMPTS, StretchUpload, gather_stretch
 
@@ -49,6 +50,10 @@ def upload(store: MessageStore, objects: FaultyObjects, *, max_bytes: int = 1 <<
     return cold, uploader
 
 
+def blocks_of(objects: FaultyObjects) -> ColdBlocks:
+    return ColdBlocks(objects, WorkHere(objects))
+
+
 def read_queue(blocks: ColdBlocks, cold: ColdMap, topic: str, queue_id: int) -> list[bytes]:
     found: list[bytes] = []
     offset = 0
@@ -69,7 +74,7 @@ def test_every_queue_comes_back_byte_for_byte(store: MessageStore, max_bytes: in
     fill(store, 600)
     objects = FaultyObjects()
     cold, _ = upload(store, objects, max_bytes=max_bytes)
-    blocks = ColdBlocks(objects)
+    blocks = blocks_of(objects)
     for topic in TOPICS:
         for queue_id in range(3):
             expected = log_queue(store, topic, queue_id)
@@ -90,7 +95,7 @@ def test_records_are_found_by_key(store: MessageStore) -> None:
     fill(store, 300)
     objects = FaultyObjects()
     cold, _ = upload(store, objects, max_bytes=20_000)
-    blocks = ColdBlocks(objects)
+    blocks = blocks_of(objects)
     wanted = key_hash(b"a", b"k4")
     found = [
         bytes(record)
@@ -108,7 +113,7 @@ def test_a_block_is_fetched_once_for_all_who_want_it(store: MessageStore) -> Non
     fill(store, 60)
     objects = FaultyObjects()
     cold, _ = upload(store, objects)
-    blocks = ColdBlocks(objects)
+    blocks = blocks_of(objects)
     where = cold.find("a", 0, 0)
     assert where is not None
     assert blocks.find_cached("a", 0, where, 0) is None
@@ -127,7 +132,7 @@ def test_a_lost_answer_is_no_second_object(store: MessageStore) -> None:
     objects.plan.extend([ObjectFault.AFTER, None])
     cold, _ = upload(store, objects)
     assert len(objects.objects) == len(list(cold.objects))
-    assert read_queue(ColdBlocks(objects), cold, "a", 0) == log_queue(store, "a", 0)
+    assert read_queue(blocks_of(objects), cold, "a", 0) == log_queue(store, "a", 0)
 
 
 def test_a_key_with_other_bytes_is_never_taken_for_ours(store: MessageStore) -> None:
@@ -158,7 +163,7 @@ def test_a_read_gives_the_right_records_and_leaves_out_what_stays_damaged(
     plan: list[ObjectFault | None],
 ) -> None:
     objects, cold, expected = _uploaded()
-    blocks = ColdBlocks(objects)
+    blocks = blocks_of(objects)
     objects.plan.clear()
     objects.plan.extend(plan)
     for _ in range(len(plan) + 1):
@@ -172,7 +177,7 @@ def test_a_read_gives_the_right_records_and_leaves_out_what_stays_damaged(
             assert found == expected
         break
     objects.plan.clear()
-    assert read_queue(ColdBlocks(objects), cold, "a", 0) == expected
+    assert read_queue(blocks_of(objects), cold, "a", 0) == expected
 
 
 def test_an_object_that_is_gone_or_cut_is_passed_over_after_it_was_fetched_again(
@@ -187,12 +192,12 @@ def test_an_object_that_is_gone_or_cut_is_passed_over_after_it_was_fetched_again
     del objects.objects[where.key]
     objects.put("s0/other", b"")
     objects.calls.clear()
-    block = ColdBlocks(objects).fetch("a", 0, where, 0)
+    block = blocks_of(objects).fetch("a", 0, where, 0)
     assert (block.next_queue_offset, block.records) == (where.next_queue_offset, [])
     assert objects.calls == ["head"] * (1 + MAX_REFETCHES) + ["list"]
     for length in (0, 10, len(whole) - 1):
         objects.objects[where.key] = whole[:length]
-        blocks, named = ColdBlocks(objects), len(caplog.messages)
+        blocks, named = blocks_of(objects), len(caplog.messages)
         assert blocks.fetch("a", 0, where, 0).records == []
         assert blocks.counters.damaged == 1 + MAX_REFETCHES
         assert where.key in caplog.messages[named]

@@ -22,10 +22,9 @@ from millstream.tiered.cold_map import (
     drop_topic,
     release_objects,
 )
+from millstream.tiered.cold_work import ColdWork, StretchName
 from millstream.tiered.merge_plan import MergePlan, MergePlanner
-from millstream.tiered.merging import ObjectUnreadable, merge_objects
-from millstream.tiered.objects import ObjectStore
-from millstream.tiered.upload import StretchUpload
+from millstream.tiered.merging import ObjectUnreadable
 
 __all__ = ["ColdMerges"]
 
@@ -50,27 +49,29 @@ class RowKeeper(Protocol):
 class ColdMerges:
     """Merges of one broker while it leads. `merge_due` is called by turns with its uploads, never at the same time.
 
-    `new_name` makes the name of a row that begins at a log offset; `keep_ms` tells how long messages of a topic live,
-    `may_join` whether rows that follow one another may become one.
+    `new_name` makes the name of a row that begins at a log offset, and `whose` says whose it is; `keep_ms` tells how
+    long messages of a topic live, `class_of` which topics may share objects, `may_join` whether rows that follow one
+    another may become one.
     """
 
     def __init__(
         self,
         cold: ColdMap,
         keeper: RowKeeper,
-        objects: ObjectStore,
-        upload: StretchUpload,
+        work: ColdWork,
         thread: Executor,
         clock: Clock,
         *,
         new_name: Callable[[int], str],
+        whose: Callable[[str], StretchName],
+        class_of: Callable[[str], int],
         keep_ms: Callable[[str], int],
         may_join: Callable[[Sequence[ColdStretch]], bool],
     ) -> None:
         self.merges = self.puts = self.bytes_written = 0
         """Since the start."""
-        self._cold, self._keeper, self._objects, self._upload = cold, keeper, objects, upload
-        self._thread, self._clock, self._new_name, self._may_join = thread, clock, new_name, may_join
+        self._cold, self._keeper, self._work, self._thread, self._clock = cold, keeper, work, thread, clock
+        self._new_name, self._whose, self._class_of, self._may_join = new_name, whose, class_of, may_join
         self._planner = MergePlanner(cold, keep_ms, may_join)
         self._refused: set[str] = set()
         self._looked_s: float | None = None
@@ -96,10 +97,12 @@ class ColdMerges:
             first.epoch, first.log_begin, plan.log_end, generation=first.generation + 1, replaces=tuple(plan.rows)
         )
         self._keeper.write([(name, row)])
+        topics = {part.topic for one in plan.rewritten for part in one.parts}
+        classes = {topic: self._class_of(topic) for topic in topics}
         loop = asyncio.get_running_loop()
         try:
             merged = await loop.run_in_executor(
-                self._thread, merge_objects, self._objects, self._upload, name, row, plan.rewritten
+                self._thread, self._work.merge, self._whose(name), row, plan.rewritten, classes
             )
         except ObjectUnreadable as error:
             # They stay as they are until the next start: readers are led past what is damaged, as before.

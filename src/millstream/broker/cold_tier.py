@@ -22,6 +22,7 @@ from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.cold_manifest import encode_manifest
 from millstream.broker.cold_merges import ColdMerges
 from millstream.broker.cold_owner import ColdOwner
+from millstream.broker.cold_report import ColdTierReport
 from millstream.broker.cold_rounds import repeat_rounds
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument, encode_document
@@ -49,13 +50,15 @@ from millstream.tiered.cold_map import (
     stretch_name,
 )
 from millstream.tiered.cold_queues import ColdQueues
+from millstream.tiered.cold_work import ColdWork, StretchName, WorkHere
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
 from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
-from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
+from millstream.tiered.process.cold_process import ColdProcess
+from millstream.tiered.upload import STRETCH_BYTES
 
-__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions", "encode_restored_rows"]
+__all__ = ["ColdTier", "ListedRanges", "TieredOptions", "encode_restored_rows"]
 
 UPLOAD_INTERVAL_S: Final = 5.0
 """Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
@@ -111,34 +114,8 @@ class TieredOptions:
     """Bytes of cold messages that are kept in memory for readers."""
     place: ObjectPlace | None = None
     """Where the objects lie, for readers that open the store themselves; None where others cannot."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColdTierReport:
-    """How the cold tier fares."""
-
-    objects: int
-    bytes: int
-    uploaded_log_offset: int
-    behind_bytes: int
-    """Bytes of the log that did not go up yet."""
-    removed_objects: int
-    """Objects that wait for their deletion."""
-    requests: int
-    bytes_written: int
-    bytes_read: int
-    blocks_wanted: int
-    blocks_cached: int
-    errors: int
-    damaged: int
-    passed_over: int
-    """Blocks and objects that stayed damaged or missing, and that readers were led past."""
-    merges: int
-    """Times that small objects were merged, since the start."""
-    dropped_bytes: int
-    """Bytes of the log that the disk let go of before they went up."""
-    last_error: str
-    """What the object store last failed with; blank once it did what was asked."""
+    own_process: bool = False
+    """Whether blocks are verified and stretches gathered by a process that opens `place`, not by the broker's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +207,11 @@ class ColdTier:
         assert self._open_objects is not None
         self._store = store
         self._objects = self._open_objects()
-        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes, losses=ColdLosses(self._clock))
+        place = self._options.place if self._options.own_process else None
+        self._work: ColdWork = (
+            WorkHere(self._objects, _pause) if place is None else ColdProcess(place, asyncio.get_running_loop())
+        )
+        self.blocks = ColdBlocks(self._objects, self._work, self._options.cached_bytes, losses=ColdLosses(self._clock))
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
         store.cold = self._queues
@@ -254,17 +235,17 @@ class ColdTier:
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
-        self._upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of, pause=_pause)
         self._owner.start(self._objects, self._readers, state)
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._merges = ColdMerges(
             self.map,
             self,
-            self._objects,
-            self._upload,
+            self._work,
             self._uploader,
             self._clock,
             new_name=self._new_name,
+            whose=self._whose,
+            class_of=self._class_of,
             keep_ms=self._keep_ms,
             may_join=may_join,
         )
@@ -290,6 +271,7 @@ class ColdTier:
             self._is_reading = False
             self._store.cold = None
             await asyncio.to_thread(self._readers.shutdown, cancel_futures=True)
+            await asyncio.to_thread(self._work.close)
             self._objects.close()
 
     @property
@@ -318,8 +300,9 @@ class ColdTier:
             raise MillstreamError("TOO_MANY_REQUESTS", f"{self._waiting_reads} reads of cold messages wait already.")
         self._waiting_reads += 1
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
+            if not await self._queues.fetch_soon(topic, queue_id, queue_offset):
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
         except MillstreamError as error:
             self._note_error(error)
             raise
@@ -380,17 +363,18 @@ class ColdTier:
         }
         walk = self._store.walk_log(begin, end)
         stretch = await loop.run_in_executor(
-            self._uploader, gather_stretch, walk, going.get, self._options.stretch_bytes, _pause
+            self._uploader, self._work.gather, walk, going, self._options.stretch_bytes
         )
-        if walk.damaged_places:
-            _log.error("Passed over %d damaged places of the log on its way up.", walk.damaged_places)
-        if not stretch.queues and stretch.log_end - self.map.uploaded_log_offset < self._options.stretch_bytes:
+        if stretch.damaged_places:
+            _log.error("Passed over %d damaged places of the log on its way up.", stretch.damaged_places)
+        if stretch.is_empty and stretch.log_end - self.map.uploaded_log_offset < self._options.stretch_bytes:
             # Rows are records of the log, too: one for each stretch that only has such would never end.
             self._empty_until, self._uploaded_s = stretch.log_end, loop.time()
             return False
         name, row = self._new_name(begin), ColdStretch(0, begin, stretch.log_end)
         self.write([(name, row)])
-        objects = await loop.run_in_executor(self._uploader, self._upload.put, name, row, stretch)
+        classes = {topic: self._class_of(topic) for topic in going}
+        objects = await loop.run_in_executor(self._uploader, self._work.put, self._whose(name), row, classes)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
         self._commit(name, self._without_deleted(commit_stretch(row, objects), going))
         self._last_error = ""
@@ -457,6 +441,9 @@ class ColdTier:
         config = self._topics.find(topic)
         keep_ms = None if config is None else config.time_to_live_ms
         return self._options.keep_hours * _HOUR_MS if keep_ms is None else keep_ms
+
+    def _whose(self, name: str) -> StretchName:
+        return StretchName(self._cluster, self._broker, name)
 
     def _new_name(self, log_begin: int) -> str:
         return stretch_name(self._cluster, self._broker, log_begin, 0, secrets.token_hex(8))
@@ -551,6 +538,8 @@ class ColdTier:
             merged[2],
             self._dropped_bytes,
             self._last_error,
+            self._work.pid,
+            self._work.starts,
         )
 
     def status(self) -> ColdStatus:

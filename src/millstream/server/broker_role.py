@@ -252,7 +252,7 @@ class BrokerRole:
 
     def _broker_options(self) -> BrokerOptions:
         options = self._options
-        tiered = replace(options.tiered, place=options.cold)
+        tiered = replace(options.tiered, place=options.cold, own_process=options.cold is not None)
         return BrokerOptions(store=self._store_options(), offer_own_topics=True, tiered=tiered)
 
     def _make_broker(self, advertised: Address, broker_options: BrokerOptions, peers: Peers | None) -> Broker:

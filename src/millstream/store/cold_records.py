@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from millstream.model.errors import StoreError
 from millstream.store.consume_queue import IndexEntry
 
-__all__ = ["ColdEntry", "ColdRecords", "cold_records_away"]
+__all__ = ["ColdEntry", "ColdRecords", "ColdRun", "cold_records_away"]
 
 
 class ColdEntry(IndexEntry):
     """An entry whose record is at hand and verified."""
 
     record: memoryview
+
+
+class ColdRun(NamedTuple):
+    """Verified records of one message each, one behind the other, and where each of them ends."""
+
+    data: memoryview
+    ends: list[int]
 
 
 class ColdRecords(Protocol):
@@ -29,6 +36,15 @@ class ColdRecords(Protocol):
         """At most `max_count` entries from the offset, or from the first one behind it, to before `end`.
 
         None where nothing of that lies elsewhere. Raises COLD_DATA_AWAY where it does and none is at hand.
+        """
+        ...
+
+    def read_run(
+        self, topic: str, queue_id: int, queue_offset: int, end: int, max_count: int, max_bytes: int
+    ) -> ColdRun | None:
+        """At most `max_count` records with the messages from the offset to before `end`, which are no batches.
+
+        No more than `max_bytes`, but for the first. None where `entries` has to be asked.
         """
         ...
 
@@ -47,7 +63,7 @@ class ColdRecords(Protocol):
         """An offset before which all messages that lie elsewhere are from before that time; None where all are."""
         ...
 
-    def find_record(self, log_offset: int) -> memoryview | None:
+    def find_record(self, log_offset: int) -> bytes | None:
         """The record that began at an offset of the log; None where none did, it is damaged, or its topic was deleted.
 
         For a thread: it waits.

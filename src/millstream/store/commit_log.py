@@ -12,7 +12,6 @@ Any other write or sync that fails is (the owner of the log stops using it).
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MAGIC_BLANK
 from millstream.store.files import FileLayer, FileNotOpened, is_disk_full
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
 __all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "LogSegment", "Run", "is_segment_name"]
 
@@ -37,19 +37,6 @@ _NAME_DIGITS = 20
 
 
 @dataclass(slots=True)
-class LogSegment:
-    """One file of the log: the offsets from `start` up to but without `end`."""
-
-    path: Path
-    start: int
-    end: int
-    allocated_end: int
-    is_named_on_disk: bool = False
-    descriptor: int | None = None
-    view: memoryview | None = None
-
-
-@dataclass(slots=True)
 class Run:
     """Records that follow one another without a gap, on their way to the log offset `start`."""
 
@@ -57,7 +44,7 @@ class Run:
     records: list[bytes]
 
 
-class CommitLog:
+class CommitLog(MappedLog):
     """The segments of one directory. `end` is the log offset that the next record gets, unless it has to roll.
 
     One thread writes; what `take_unsynced` gave may be synced by another one meanwhile. Errors of the disk are
@@ -67,21 +54,13 @@ class CommitLog:
     def __init__(self, directory: Path, segment_bytes: int, files: FileLayer) -> None:
         if segment_bytes < MIN_SEGMENT_BYTES:
             raise ValueError(f"a segment has at least {MIN_SEGMENT_BYTES} bytes, not {segment_bytes}")
+        super().__init__(files)
         self._directory = directory
         self._segment_bytes = segment_bytes
-        self._files = files
-        # One value, replaced as a whole, because other threads look segments up while retention removes some.
-        self._table: tuple[list[int], list[LogSegment]] = ([], [])
         self._unsynced: list[LogSegment] = []
         files.make_directory(directory)
         self._load()
         self.end = self.start
-
-    @property
-    def start(self) -> int:
-        """The log offset of the first segment; 0 for an empty log."""
-        starts, _ = self._table
-        return starts[0] if starts else 0
 
     @property
     def end_of_segments(self) -> int:
@@ -110,52 +89,10 @@ class CommitLog:
     def _add(self, segment: LogSegment) -> None:
         self._replace_table([*self._table[1], segment])
 
-    def _replace_table(self, segments: list[LogSegment]) -> None:
-        self._table = ([segment.start for segment in segments], segments)
-
-    @property
-    def segments(self) -> Sequence[LogSegment]:
-        """All segments, oldest first."""
-        return self._table[1]
-
-    def segment_at(self, log_offset: int) -> LogSegment | None:
-        """The segment that holds the offset, or None where the log has none."""
-        starts, segments = self._table
-        number = bisect_right(starts, log_offset) - 1
-        if number < 0:
-            return None
-        segment = segments[number]
-        return segment if log_offset < segment.end else None
-
-    def next_start(self, log_offset: int) -> int | None:
-        """The start of the first segment that begins behind the offset."""
-        starts, _ = self._table
-        number = bisect_right(starts, log_offset)
-        return starts[number] if number < len(starts) else None
-
     def limit(self, log_offset: int) -> int:
         """The end of the segment that has or will have the offset."""
         segment = self.segment_at(log_offset)
         return segment.end if segment is not None else log_offset + self._segment_bytes
-
-    def view(self, segment: LogSegment) -> memoryview:
-        """The whole segment, mapped read-only. FileNotFoundError where retention has just removed it."""
-        view = segment.view
-        if view is None:
-            with self._files.open_descriptor(segment.path) as descriptor:
-                view = segment.view = self._files.map(descriptor)[: segment.end - segment.start]
-        return view
-
-    def slice(self, log_offset: int, size_bytes: int) -> memoryview | None:
-        """The bytes at an offset without a copy, or None where the log does not have them all."""
-        segment = self.segment_at(log_offset)
-        if segment is None or log_offset + size_bytes > segment.end:
-            return None
-        position = log_offset - segment.start
-        try:
-            return self.view(segment)[position : position + size_bytes]
-        except FileNotFoundError:
-            return None
 
     def write(self, runs: Sequence[Run]) -> None:
         """Append the runs, the first at `end` and each other one at the start of a segment; one write for each.

@@ -49,9 +49,9 @@ from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
+from millstream.store.log.log_walk import LogWalk
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
 from millstream.store.log_search import STRETCH_BYTES, MarkedRecords, search_stretch
-from millstream.store.log_walk import LogWalk
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable

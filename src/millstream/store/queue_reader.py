@@ -9,7 +9,7 @@ from typing import Final
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, passes_checksum, store_timestamp_ms, verify_record
-from millstream.store.cold_records import ColdEntry, ColdRecords
+from millstream.store.cold_records import ColdEntry, ColdRecords, ColdRun
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
@@ -187,6 +187,17 @@ class QueueReader:
         if self.cold is not None:
             first = self.min_offset(topic, queue_id)
         return data, len(packed) // ENTRY_BYTES, first, queue.visible_offset
+
+    def read_cold(self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int) -> ColdRun | None:
+        """As `read_run`, of records that lie elsewhere and are at hand, and not copied. None where `entries` has to be
+        asked."""
+        place = topic, queue_id
+        queue = self._by_place.get(place)
+        if self.cold is None or not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
+            return None
+        if queue_offset >= queue.min_offset:
+            return None
+        return self.cold.read_run(topic, queue_id, queue_offset, queue.min_offset, max_count, max_bytes)
 
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or

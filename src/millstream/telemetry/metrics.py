@@ -127,6 +127,8 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_tiered_damaged_total", _COUNTER, "", "Reads of objects that failed their checksums."),
     ("millstream_tiered_merges_total", _COUNTER, "", "Times that small objects with cold messages were merged into larger ones."),
     ("millstream_tiered_dropped_bytes_total", _COUNTER, "", "Bytes of the log that a full disk let go of before they were in the object store (tiered.when_behind)."),
+    ("millstream_tiered_process_running", _GAUGE, "", "Whether the process for cold messages is there; it ends where nobody needs it."),
+    ("millstream_tiered_process_starts_total", _COUNTER, "", "Starts of the process for cold messages, since the start; many in a short time are ends before its time."),
     ("millstream_tiered_passed_over_total", _COUNTER, "", "Blocks and objects that stayed damaged or missing and that readers were led past; each is tried again after 10 minutes."),
     ("millstream_columns_files", _GAUGE, "", "Parquet files that copies of cold topics have."),
     ("millstream_columns_bytes", _GAUGE, "", "Their bytes."),

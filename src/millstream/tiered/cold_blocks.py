@@ -6,8 +6,8 @@ What stays damaged or missing is an empty block, which leads readers past it; a 
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,15 +16,13 @@ from functools import partial
 from typing import Final, Generic, TypeGuard, TypeVar
 
 from millstream.model.errors import MillstreamError, StoreError
-from millstream.protocol.record import split_record, store_timestamp_ms
-from millstream.store.cold_records import ColdEntry
+from millstream.tiered.checked_block import CheckedBlock
 from millstream.tiered.chunk import (
     BlockInfo,
     ChunkFooter,
     ChunkPart,
     KeyTable,
     damage_of,
-    decode_block,
     decode_key_table,
     find_block,
     find_keys,
@@ -33,17 +31,14 @@ from millstream.tiered.chunk import (
 )
 from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import ColdObject, ColdRange
+from millstream.tiered.cold_work import ColdWork
 from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectNotFound, ObjectStore, ObjectStoreAway
-from millstream.tiered.queue_records import places_of
 
-__all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
+__all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlocks", "ColdCounters"]
 
 CACHED_BLOCK_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of unpacked blocks that are kept, with what readers have of each record, unless a setting says otherwise."""
-
-RECORD_BYTES: Final = 550
-"""Bytes that a record of a kept block takes beside its own: its view and its entry, measured."""
+"""Bytes of unpacked blocks that are kept, with the places of their records, unless a setting says otherwise."""
 
 CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 """Bytes of footers, as they lie in their objects, that are kept unpacked; in memory they are several times that."""
@@ -55,38 +50,6 @@ SEARCHED_BLOCKS: Final = 64
 """Blocks of an object that a search for a log offset reads at one time, of up to some 256 KiB each, unpacked."""
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class ColdBlock:
-    """Records of one queue by offset, verified; none where they are lost. `next_queue_offset` is behind the last.
-
-    A broker's reader has an entry of each as well, made where nobody waits for it but who fetched the block.
-    """
-
-    first_queue_offset: int
-    next_queue_offset: int
-    records: list[memoryview]
-    entries: list[ColdEntry] = field(default_factory=list)
-
-    def entries_from(self, queue_offset: int, end: int, max_count: int) -> list[ColdEntry]:
-        """At most `max_count` entries with messages from the offset to before `end`."""
-        entries = self.entries
-        first = bisect_right(entries, queue_offset, key=lambda entry: entry.queue_offset + entry.message_count)
-        behind = bisect_left(entries, end, lo=first, key=lambda entry: entry.queue_offset)
-        return entries[first : min(behind, first + max_count)]
-
-    def offset_at(self, stored_ms: int) -> int | None:
-        """The offset of the first record that was stored at that time or later; None where all were before."""
-        for record in self.records:
-            if store_timestamp_ms(record) >= stored_ms:
-                return split_record(record).queue_offset
-        return None
-
-    def stored_ms(self, queue_offset: int) -> int | None:
-        """When the record with that message was stored; None where it lies before the block."""
-        number = bisect_right(self.records, queue_offset, key=lambda record: split_record(record).queue_offset)
-        return store_timestamp_ms(self.records[number - 1]) if number else None
 
 
 @dataclass(slots=True)
@@ -154,19 +117,22 @@ class _Cache(Generic[_T]):
 
 @dataclass
 class ColdBlocks:
-    """Reads of one broker. Raises ObjectStoreDenied, ObjectStoreAway."""
+    """Reads of one broker: blocks by `work`, what tells where they lie from `objects`.
+
+    Raises ObjectStoreDenied, ObjectStoreAway.
+    """
 
     objects: ObjectStore
+    work: ColdWork
     max_block_bytes: int = CACHED_BLOCK_BYTES
     counters: ColdCounters = field(default_factory=ColdCounters)
     losses: ColdLosses = field(default_factory=ColdLosses)
 
     def __post_init__(self) -> None:
-        self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
+        self._blocks: _Cache[CheckedBlock] = _Cache(self.max_block_bytes)
         self._footers: _Cache[ChunkFooter] = _Cache(CACHED_FOOTER_BYTES)
-        self._decoding = threading.Lock()
 
-    def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
+    def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> CheckedBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
         if (where.key, None) in self.losses:
             return _empty_range(where)
@@ -182,13 +148,49 @@ class ColdBlocks:
             return _empty_block(place[1].blocks[number])
         return self._blocks.find((where.key, own))
 
-    def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock:
+    def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> CheckedBlock:
         """As `find_cached`, fetched where it is not at hand."""
         found = self._part(topic, queue_id, where)
         number = None if found is None else find_block(found[1], queue_offset)
         if found is None or number is None:
             return _empty_range(where)
         return self._block(topic, where.key, *found, number)
+
+    async def fetch_soon(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> bool:
+        """Have the block at hand without a thread, in the event loop; False where `fetch` is to be asked instead."""
+        footer = self._footers.find((where.key, 0))
+        place = None if footer is None else find_part(footer, topic, queue_id)
+        number = None if place is None else find_block(place[1], queue_offset)
+        if place is None or number is None or not self.work.reads_soon:
+            return False
+        own = where.key, _block_key(place[0], number)
+        if own in self.losses:
+            return False
+        future, is_mine = self._blocks.begin(own)
+        try:
+            if is_mine:
+                await self._read_soon(own, place[1].blocks[number])
+            else:
+                await asyncio.shield(asyncio.wrap_future(future))
+        except MillstreamError:
+            # Whatever it is: `fetch` tries again, and knows what to do then.
+            return False
+        self.counters.blocks_wanted += 1
+        self.counters.blocks_cached += not is_mine
+        return True
+
+    async def _read_soon(self, own: tuple[str, int], info: BlockInfo) -> None:
+        self.counters.requests += 1
+        try:
+            raw, places = await self.work.read_soon(own[0], info)
+        except BaseException as error:
+            # Others wait for the same block, who did not give up.
+            away = error if isinstance(error, MillstreamError) else ObjectStoreAway("a read was given up")
+            self._blocks.end(own, None, 0, away)
+            raise
+        self.counters.bytes_read += info.size_bytes
+        block = CheckedBlock(info.first_queue_offset, info.next_queue_offset, raw, places)
+        self._blocks.end(own, block, block.size_bytes, None)
 
     def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
         """Records of the range whose keys have that hash; others may be among them."""
@@ -207,11 +209,12 @@ class ColdBlocks:
         for block, record in find_keys(entries, hash_of_key):
             if block >= len(part.blocks):
                 raise self._damage(where.key, "its key table leads outside of it")
-            records = self._block(topic, where.key, number, part, block).records
-            found += records[record : record + 1]
+            held = self._block(topic, where.key, number, part, block)
+            if record < len(held):
+                found.append(held.record(record))
         return found
 
-    def find_record(self, one: ColdObject, log_offset: int) -> memoryview | None:
+    def find_record(self, one: ColdObject, log_offset: int) -> bytes | None:
         """The record of that log offset, if a part that the object's row names has it, and it is whole.
 
         Records of several queues lie between one another in the log, so each of them may have it in one block.
@@ -235,24 +238,11 @@ class ColdBlocks:
                 return record
         return None
 
-    def _record_among(self, key: str, infos: list[BlockInfo], log_offset: int) -> memoryview | None:
-        ranges = [(info.position, info.position + info.size_bytes) for info in infos]
-        frames = self._count_damage(lambda: self._read(key, ranges))
-        damage: StoreError | None = None
-        for info, frame in zip(infos, frames, strict=True):
-            with self._decoding:
-                try:
-                    records = self._count_damage(partial(decode_block, key, info, frame))
-                except StoreError as error:
-                    # The record may be in another one.
-                    damage = error
-                    continue
-            for entry in _entries_of(records):
-                if entry.log_offset == log_offset:
-                    return entry.record
-        if damage is not None:
-            raise damage
-        return None
+    def _record_among(self, key: str, infos: list[BlockInfo], log_offset: int) -> bytes | None:
+        self.counters.requests += 1
+        record = self._count_damage(lambda: self.work.find_record(key, infos, log_offset))
+        self.counters.bytes_read += sum(info.size_bytes for info in infos)
+        return record
 
     def first_offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
         """Where the block begins that has the first message of the range stored at that time or later; None: none."""
@@ -316,7 +306,7 @@ class ColdBlocks:
         size_bytes = self.objects.head(key).size_bytes
         return self._count_damage(lambda: read_footer(key, size_bytes, self._read))
 
-    def _block(self, topic: str, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
+    def _block(self, topic: str, key: str, part_number: int, part: ChunkPart, number: int) -> CheckedBlock:
         info, block_number = part.blocks[number], _block_key(part_number, number)
         if (key, block_number) in self.losses:
             return _empty_block(info)
@@ -335,7 +325,7 @@ class ColdBlocks:
                 if not _is_loss(error):
                     raise
             else:
-                self._blocks.end(own, block, info.raw_bytes + RECORD_BYTES * info.records, None)
+                self._blocks.end(own, block, block.size_bytes, None)
         else:
             self.counters.blocks_cached += 1
         try:
@@ -344,14 +334,11 @@ class ColdBlocks:
             _check_loss(error)
             return _empty_block(info)
 
-    def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
-        where = info.position, info.position + info.size_bytes
-        [frame] = self._count_damage(lambda: self._read(key, [where]))
-        # One at a time: the event loop, which wants the interpreter back after each of its own calls, waits for one
-        # thread then, and not for all that fetch.
-        with self._decoding:
-            records = self._count_damage(lambda: decode_block(key, info, frame))
-            return ColdBlock(info.first_queue_offset, info.next_queue_offset, records, _entries_of(records))
+    def _read_block(self, key: str, info: BlockInfo) -> CheckedBlock:
+        self.counters.requests += 1
+        raw, places = self._count_damage(lambda: self.work.read_block(key, info))
+        self.counters.bytes_read += info.size_bytes
+        return CheckedBlock(info.first_queue_offset, info.next_queue_offset, raw, places)
 
     def _key_entries(self, key: str, table: KeyTable) -> bytes:
         [frame] = self._read(key, [(table.position, table.position + table.size_bytes)])
@@ -379,22 +366,12 @@ class ColdBlocks:
         return damage_of(key, why)
 
 
-def _entries_of(records: list[memoryview]) -> list[ColdEntry]:
-    """Entries of the records of a block, which stand one behind the other."""
-    found: list[ColdEntry] = []
-    for place, record in zip(places_of(records[0].obj) if records else (), records, strict=True):  # type: ignore[arg-type]
-        entry = ColdEntry(*place)
-        entry.record = record
-        found.append(entry)
-    return found
+def _empty_range(where: ColdRange) -> CheckedBlock:
+    return CheckedBlock(where.first_queue_offset, where.next_queue_offset)
 
 
-def _empty_range(where: ColdRange) -> ColdBlock:
-    return ColdBlock(where.first_queue_offset, where.next_queue_offset, [])
-
-
-def _empty_block(info: BlockInfo) -> ColdBlock:
-    return ColdBlock(info.first_queue_offset, info.next_queue_offset, [])
+def _empty_block(info: BlockInfo) -> CheckedBlock:
+    return CheckedBlock(info.first_queue_offset, info.next_queue_offset)
 
 
 def _is_loss(error: BaseException) -> TypeGuard[MillstreamError]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.protocol.record import split_record, store_timestamp_ms
-from millstream.store.cold_records import cold_records_away
+from millstream.store.cold_records import ColdRun, cold_records_away
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.index.record_keys import keys_of
 from millstream.store.index.run import key_hash
@@ -53,6 +53,16 @@ class ColdQueues:
             following = block.next_queue_offset
         return found
 
+    def read_run(
+        self, topic: str, queue_id: int, queue_offset: int, end: int, max_count: int, max_bytes: int
+    ) -> ColdRun | None:
+        """See `ColdRecords`."""
+        where = self.cold.find(topic, queue_id, queue_offset)
+        if where is None or where.first_queue_offset > queue_offset:
+            return None
+        block = self.blocks.find_cached(topic, queue_id, where, queue_offset)
+        return None if block is None else block.run_from(queue_offset, end, max_count, max_bytes)
+
     def is_away(self, topic: str, queue_id: int, queue_offset: int, end: int) -> bool:
         """See `ColdRecords`. What was passed over for long enough is away again."""
         self.blocks.losses.expire()
@@ -73,6 +83,11 @@ class ColdQueues:
         if found is not None:
             self.blocks.fetch(topic, queue_id, *found)
 
+    async def fetch_soon(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """As `fetch`, in the event loop and without a thread; False where `fetch` is to be asked instead."""
+        found = self._first_away(topic, queue_id, queue_offset)
+        return found is None or await self.blocks.fetch_soon(topic, queue_id, *found)
+
     def _first_away(self, topic: str, queue_id: int, queue_offset: int) -> tuple[ColdRange, int] | None:
         """The first block from the offset on that is not known to be lost, unless it is at hand; where it is."""
         while (where := self.cold.find(topic, queue_id, queue_offset)) is not None:
@@ -80,7 +95,7 @@ class ColdQueues:
             block = self.blocks.find_cached(topic, queue_id, where, following)
             if block is None:
                 return where, following
-            if block.records:
+            if len(block):
                 return None
             queue_offset = block.next_queue_offset
         return None
@@ -97,7 +112,7 @@ class ColdQueues:
         ranges = self.cold.ranges(topic, queue_id)
         return next((where.first_queue_offset for where in ranges if where.last_stored_ms >= stored_ms), None)
 
-    def find_record(self, log_offset: int) -> memoryview | None:
+    def find_record(self, log_offset: int) -> bytes | None:
         """See `ColdRecords`."""
         for one in self.cold.objects_at(log_offset):
             record = self.blocks.find_record(one, log_offset)
@@ -134,4 +149,4 @@ class ColdQueues:
             return None
         block = self.blocks.fetch(topic, queue_id, where, first)
         # Of what is lost the time is not known: a reader is led to where it begins.
-        return block.offset_at(stored_ms) if block.records else first
+        return block.offset_at(stored_ms) if len(block) else first

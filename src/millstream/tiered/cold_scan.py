@@ -5,23 +5,44 @@ Calls wait for the object store. A scan belongs to one thread of one process.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.protocol.record import split_record, store_timestamp_ms
+from millstream.tiered.checked_block import find_stored
 from millstream.tiered.chunk import BlockInfo, ChunkPart, damage_of, decode_block, find_block, find_time
-from millstream.tiered.cold_blocks import ColdBlock
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectStore
 
-__all__ = ["ColdScan"]
+__all__ = ["ColdBlock", "ColdScan"]
 
 REQUEST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of an object that one request asks for, unless a single block is larger."""
 
 KEPT_PARTS: Final = 16
 """Lists of blocks of the last objects that a scan keeps: slices of a queue meet in the middle of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdBlock:
+    """Records of one queue by offset, verified. `next_queue_offset` is behind the last."""
+
+    first_queue_offset: int
+    next_queue_offset: int
+    records: list[memoryview]
+
+    def offset_at(self, stored_ms: int) -> int | None:
+        """The offset of the first record that was stored at that time or later; None where all were before."""
+        number = find_stored(iter(self.records), stored_ms)
+        return None if number is None else split_record(self.records[number]).queue_offset
+
+    def stored_ms(self, queue_offset: int) -> int | None:
+        """When the record with that message was stored; None where it lies before the block."""
+        number = bisect_right(self.records, queue_offset, key=lambda record: split_record(record).queue_offset)
+        return store_timestamp_ms(self.records[number - 1]) if number else None
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Final
 from millstream.model.backoff import Backoff
 from millstream.model.errors import StoreError
 from millstream.protocol.checksum import crc32
-from millstream.store.log_walk import LogWalk
+from millstream.store.log.log_walk import LogWalk
 from millstream.tiered.chunk import ChunkFooter, encode_chunk
 from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key
 from millstream.tiered.objects import ObjectExists, ObjectStore, ObjectStoreAway

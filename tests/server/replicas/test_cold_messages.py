@@ -23,6 +23,7 @@ from millstream.server.replicas.replicated_broker import ReplicaRole, Replicated
 from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
+from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.places import ObjectPlace
 from patience import eventually
 
@@ -34,6 +35,8 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> FaultyObjects:
     """One object store for all replicas; they upload and clean when a test says so."""
     made = FaultyObjects()
     monkeypatch.setattr(ObjectPlace, "open", lambda _: made)
+    # Another process would open another store.
+    monkeypatch.setattr(cold_tier, "ColdProcess", lambda _place, _loop: WorkHere(made))
     monkeypatch.setattr(broker_role, "StoreOptions", partial(StoreOptions, segment_bytes=64 * 1024))
     for name in ("UPLOAD_INTERVAL_S", "CLEAN_INTERVAL_S"):
         monkeypatch.setattr(cold_tier, name, 1e6)

@@ -22,6 +22,7 @@ from millstream.server.columns.worker import ColumnWorker
 from millstream.server.configuration.roles import Tiered
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.store.message_store import StoreOptions
+from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.places import ObjectPlace
 from patience import eventually
 
@@ -58,6 +59,7 @@ class CopyingSet(LocalSet):
 async def replica_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CopyingSet]:
     made = CopyingSet(tmp_path)
     monkeypatch.setattr(ObjectPlace, "open", lambda _: made.objects)
+    monkeypatch.setattr(cold_tier, "ColdProcess", lambda _place, _loop: WorkHere(made.objects))
     monkeypatch.setattr(broker_role, "ColumnProcess", made.make_work)
     monkeypatch.setattr(broker_role, "StoreOptions", partial(StoreOptions, segment_bytes=64 * 1024))
     for module, names in (

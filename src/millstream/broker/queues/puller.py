@@ -122,6 +122,8 @@ class QueuePuller:
             return PullResult(_OFFSET_ILLEGAL, nearest, min_offset, max_offset), False
         if request.filter.takes_all and not request.raw:
             result = self._read_run(request, queue_offset, min_offset, max_offset, is_joined)
+            if result is None:
+                result = self._read_cold(request, queue_offset, min_offset, max_offset, is_joined)
             if result is not None:
                 return result, False
         scan = self._scan_raw(request, queue_offset) if request.raw else self._scan(request, queue_offset)
@@ -154,6 +156,21 @@ class QueuePuller:
             ends = [*accumulate(size for _, size, _ in places)]
             records = tuple(data[start:end] for start, end in zip((0, *ends), ends, strict=False))
         return PullResult(_FOUND, queue_offset + count, min_offset, max_offset, records, count)
+
+    def _read_cold(
+        self, request: PullRequest, queue_offset: int, min_offset: int, max_offset: int, is_joined: bool
+    ) -> PullResult | None:
+        """The same of records from the object store, which were verified when they were fetched."""
+        max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
+        max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
+        run = self.reader.store.read_cold(request.topic, request.queue_id, queue_offset, max_messages, max_bytes)
+        if run is None:
+            return None
+        data, ends = run
+        records = (
+            (data,) if is_joined else tuple([data[start:end] for start, end in zip((0, *ends), ends, strict=False)])
+        )
+        return PullResult(_FOUND, queue_offset + len(ends), min_offset, max_offset, records, len(ends))
 
     def _scan(self, request: PullRequest, queue_offset: int) -> _Scan:
         if self.reader.store.holds_batches(request.topic, request.queue_id):

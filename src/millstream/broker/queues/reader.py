@@ -120,7 +120,7 @@ class Queues:
         record = self.store.record_at(log_offset)
         return None if record is None or is_private_topic(outline_record(record).topic) else record
 
-    async def find_cold_record(self, log_offset: int) -> memoryview | None:
+    async def find_cold_record(self, log_offset: int) -> bytes | None:
         """The record that began at an offset of the log, from the object store. Raises what that raises."""
         cold = self.store.cold
         return None if cold is None else await asyncio.to_thread(cold.find_record, log_offset)

@@ -25,9 +25,8 @@ from millstream.protocol.record import system_flag_of
 from millstream.server.columns.declaration import CopyColumns, parse_columns
 from millstream.streams.spark.source.formats.keyed_rows import BodyDecoder
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
-from millstream.tiered.cold_blocks import ColdBlock
 from millstream.tiered.cold_map import ColdRange
-from millstream.tiered.cold_scan import ColdScan
+from millstream.tiered.cold_scan import ColdBlock, ColdScan
 from millstream.tiered.columns.column_work import CopiedFile, CopyPart, CopyRequest
 from millstream.tiered.objects import ObjectExists, ObjectStore
 

@@ -156,6 +156,8 @@ def _add_cold(page: MetricsPage, cold: ColdTier) -> None:
     page.add("millstream_tiered_passed_over_total", found.passed_over)
     page.add("millstream_tiered_dropped_bytes_total", found.dropped_bytes)
     page.add("millstream_tiered_merges_total", found.merges)
+    page.add("millstream_tiered_process_running", int(found.process is not None))
+    page.add("millstream_tiered_process_starts_total", found.process_starts)
 
 
 async def _add_transactions(page: MetricsPage, broker: Broker) -> None:

@@ -21,9 +21,10 @@ from millstream.protocol.record import (
     possible_records,
     verify_record,
 )
-from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
+from millstream.store.commit_log import BLANK_BYTES, CommitLog
 from millstream.store.consume_queue import IndexEntry, tags_code
 from millstream.store.light_queue import LightEntry
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
 __all__ = [
     "LogScan",
@@ -132,7 +133,7 @@ class LogScan:
     where.
     """
 
-    def __init__(self, log: CommitLog, start: int, *, durable_end: int | None = None) -> None:
+    def __init__(self, log: MappedLog, start: int, *, durable_end: int | None = None) -> None:
         self._log = log
         self._durable_end = durable_end
         self.position = start

@@ -29,8 +29,7 @@ from millstream.streams.spark.source.position import Slice
 from millstream.streams.spark.source.topic_log import TopicLog
 from millstream.streams.state.spool import Spool
 from millstream.tiered.chunk import damage_of
-from millstream.tiered.cold_blocks import ColdBlock
-from millstream.tiered.cold_scan import ColdScan
+from millstream.tiered.cold_scan import ColdBlock, ColdScan
 from millstream.tiered.objects import ObjectStoreDenied
 from millstream.tiered.places import ObjectPlace
 

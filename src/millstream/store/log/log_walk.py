@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from millstream.protocol.record import MIN_RECORD_BYTES
-from millstream.store.commit_log import CommitLog
 from millstream.store.damage.log_scan import LogScan
+from millstream.store.files import FileLayer
+from millstream.store.log.mapped_log import LogSegment, MappedLog
 
-__all__ = ["LogWalk"]
+__all__ = ["LogFiles", "LogWalk", "walk_files"]
 
 PIECE_BYTES: Final = 64 * 1024
 """Bytes of the log that are copied at a time, or one record if it is longer."""
 
 _SIZE_BYTES: Final = 4
+
+
+class LogFiles(NamedTuple):
+    """A part of the log for another process: from `begin` to before `end`, in files of that path, start and end."""
+
+    begin: int
+    end: int
+    files: tuple[tuple[str, int, int], ...]
 
 
 class LogWalk:
@@ -23,7 +33,7 @@ class LogWalk:
     `damaged_places` counts these, and `position` is where the walk is.
     """
 
-    def __init__(self, log: CommitLog, begin: int, end: int) -> None:
+    def __init__(self, log: MappedLog, begin: int, end: int) -> None:
         self._log = log
         self._end = end
         self.position = begin
@@ -46,6 +56,14 @@ class LogWalk:
                 if self._log.segment_at(self.position) is None and self._log.start > self.position:
                     return
                 self._pass_over()
+
+    def files(self, max_bytes: int) -> LogFiles:
+        """What a walk in another process needs to hand out as much from here on."""
+        stop = min(self._end, self.position + max_bytes)
+        found = [one for one in self._log.segments if one.end > self.position and one.start < stop]
+        # What lies behind these files is for another walk: it would be taken for a gap in the log.
+        end = min(self._end, found[-1].end) if found else self.position
+        return LogFiles(self.position, end, tuple((str(one.path), one.start, one.end) for one in found))
 
     def _give(self, take: Callable[[bytes, int], int], stop: int) -> int:
         """How many bytes were taken: none at a segment's end, and at bytes that are no record."""
@@ -70,3 +88,9 @@ class LogWalk:
         next(iter(scan), None)
         self.damaged_places += scan.damaged
         self.position = min(max(scan.position, self.position + 1), self._end)
+
+
+def walk_files(given: LogFiles, files: FileLayer | None = None) -> LogWalk:
+    """The walk that the files are of. What they have from its begin to its end must not change any more."""
+    segments = [LogSegment(Path(path), start, end, allocated_end=end) for path, start, end in given.files]
+    return LogWalk(MappedLog(files or FileLayer(), segments), given.begin, given.end)
