@@ -41,6 +41,7 @@ __all__ = [
     "LINGER_S",
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
+    "MAX_PIPELINED_REQUESTS",
     "WEBSOCKET_EXTENSION",
     "AsgiPort",
 ]
@@ -52,6 +53,9 @@ MAX_HTTP_CONNECTIONS: Final = 10_000
 
 MAX_HTTP_HEAD_BYTES: Final = 64 * 1024
 """Bytes of a request's line and headers at most."""
+
+MAX_PIPELINED_REQUESTS: Final = 16
+"""Requests of a connection that wait behind one that is under way; while there are so many, the client is not read."""
 
 HEAD_LIMIT_S: Final = 10.0
 """Seconds in which the head of a request must have arrived, from its first byte on."""
@@ -67,6 +71,9 @@ LINGER_S: Final = 2.0
 
 WEBSOCKET_EXTENSION: Final = "millstream.websocket"
 """The name of what opens a WebSocket: called with the header fields of a handshake that was checked."""
+
+_PIECE_BYTES: Final = 4 * 1024
+"""Bytes that the parser gets at a time: it does not stop within them, and each request of a few bytes is kilobytes."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -233,6 +240,8 @@ class _HttpConnection(HttpToolsProtocol):
         self._cycles: list[RequestResponseCycle] = []
         """The requests that are under way, or wait behind one that is."""
         self._chunk = b""
+        self._held = b""
+        """What was received and not parsed, because too many requests wait."""
         self._early: bytes | None = None
         """What came behind a request for a WebSocket; None as long as there was none."""
 
@@ -242,15 +251,32 @@ class _HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._port.remove(self)
+        self._held = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
-            return
-        if self._early is not None:
-            self._early += data
+        if self._held:
+            self._held += data
             self.flow.pause_reading()
-            return
+        else:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse piece by piece until too many requests wait; the rest is kept."""
+        for place in range(0, len(data), _PIECE_BYTES):
+            if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
+                return
+            if self._early is not None:
+                self._early += data[place:]
+                self.flow.pause_reading()
+                return
+            if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+                self._held = data[place:]
+                self.flow.pause_reading()
+                return
+            self._parse_piece(data[place : place + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data)
+
+    def _parse_piece(self, data: bytes) -> None:
         if self._is_in_head and self._head_since_s is None:
             self._head_since_s = self._port.clock.monotonic_s()
         began_in_head, self._has_turned = self._is_in_head, False
@@ -292,6 +318,15 @@ class _HttpConnection(HttpToolsProtocol):
         self._is_in_head = True
         if self.cycle is not None:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._held:
+            data, self._held = self._held, b""
+            self._parse(data)
+            if self._held:
+                # uvicorn reads on as soon as one request is answered, however many wait.
+                self.flow.pause_reading()
 
     def _asks_for_websocket(self) -> bool:
         is_get = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
@@ -364,6 +399,7 @@ class _HttpConnection(HttpToolsProtocol):
             waiting.disconnected, waiting.waiting_for_100_continue = True, False
             waiting.message_event.set()
         self.pipeline.clear()
+        self._held = b""
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:

@@ -103,6 +103,8 @@ class WebSocketSession:
         try:
             while (text := await self._socket.receive()) is not None:
                 await self._obey(text)
+                # At a broker of this process a command ends within its turn, and thousands may wait.
+                await asyncio.sleep(0)
         except MillstreamError as error:
             self._close_for(error)
         except Exception as error:  # noqa: BLE001 - the edge of one WebSocket
