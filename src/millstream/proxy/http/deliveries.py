@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class DeliveryResource:
         gone = asyncio.ensure_future(request.receive())
         self._traffic.sessions += 1
         try:
-            popped = await _unless(gone, self._processor.receive(wish))
+            popped = await self._receive_unless(gone, wish)
             if popped is not None:
                 await self._hand_over(request.send, wish, popped, gone, is_batch=is_batch)
         finally:
@@ -114,6 +114,25 @@ class DeliveryResource:
             filter=query.message_filter(),
             wait_ms=min(query.duration_ms("wait") or 0, MAX_WAIT_MS),
         )
+
+    async def _receive_unless(self, gone: asyncio.Future[Any], wish: ReceiveRequest) -> list[PoppedMessage] | None:
+        """What is received, or None, and nothing is taken, where the client goes before."""
+        task = asyncio.ensure_future(self._processor.receive(wish))
+        try:
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        except BaseException:
+            # This request has its end; its receive may have ended in the same turn, or take notice of it later.
+            task.cancel()
+            task.add_done_callback(lambda ended: self._give_back_of(ended, wish))
+            raise
+        return None if task.cancelled() else task.result()
+
+    def _give_back_of(self, ended: asyncio.Future[list[PoppedMessage]], wish: ReceiveRequest) -> None:
+        if not ended.cancelled() and ended.exception() is None and ended.result():
+            self._processor.give_back(wish, ended.result())
 
     async def _hand_over(
         self,
@@ -220,19 +239,6 @@ def encode_messages(popped: Sequence[PoppedMessage]) -> bytes:
         for one in popped
     ]
     return orjson.dumps({"messages": messages})
-
-
-async def _unless(gone: asyncio.Future[Any], receiving: Awaitable[list[PoppedMessage]]) -> list[PoppedMessage] | None:
-    """What is received, or None, and nothing is taken, where the client goes before."""
-    task = asyncio.ensure_future(receiving)
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not task.done():
-            task.cancel()
-    if task.cancelled() or not task.done():
-        await asyncio.wait((task,))
-    return None if task.cancelled() else task.result()
 
 
 def _is_disconnect(gone: asyncio.Future[Any]) -> bool:
