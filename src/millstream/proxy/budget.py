@@ -69,6 +69,19 @@ class Budget:
         self.used_bytes += size_bytes
         return share
 
+    def grow(self, share: Share, more_bytes: int) -> None:
+        """Let a share have more. TOO_MANY_REQUESTS where there is no room; the share stays as it was."""
+        if share not in self._shares:
+            return
+        held_bytes = self._by_owner[share.owner]
+        if held_bytes > share.size_bytes and held_bytes + more_bytes > self._owner_bytes:
+            raise self._refusal(f"{held_bytes} bytes of one client's {self._noun}", self._owner_bytes)
+        if self.used_bytes > share.size_bytes and self.used_bytes + more_bytes > self._total_bytes:
+            raise self._refusal(f"{self.used_bytes} bytes of {self._noun}", self._total_bytes)
+        share.size_bytes += more_bytes
+        self._by_owner[share.owner] += more_bytes
+        self.used_bytes += more_bytes
+
     def free(self, share: Share) -> None:
         """The work has ended; a second time is no error."""
         if self._shares.pop(share, self) is self:
@@ -113,6 +126,11 @@ class Answers:
             patience_s=ANSWER_PATIENCE_S,
         )
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of messages that are being handed over."""
+        return self._budget.used_bytes
+
     def check(self, client_id: str) -> None:
         """TOO_MANY_REQUESTS where the client could not be handed anything now."""
         self._budget.check(client_id, self._clock.monotonic_s())
@@ -128,6 +146,10 @@ class Answers:
         size_bytes = sum([len(delivery.message.body) for delivery in popped]) + late_bytes
         give_way = None if task is None else task.cancel
         return self._budget.take(client_id, size_bytes, self._clock.monotonic_s(), give_way)
+
+    def grow(self, share: Share, more_bytes: int) -> None:
+        """A body was unpacked and is that much larger. TOO_MANY_REQUESTS over a limit."""
+        self._budget.grow(share, more_bytes)
 
     def end(self, share: Share) -> None:
         """They are handed over, or given up."""
