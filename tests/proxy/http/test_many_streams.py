@@ -1,0 +1,114 @@
+"""Many streams over many topics, of which half read nothing for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from http_ground import HttpGround
+
+from millstream.model.topic import TopicConfig
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.http import topic_tail
+from patience import eventually, within_patience
+
+TOPICS, STREAMS = 8, 32
+WINDOW_BYTES = 64 * 1024
+
+
+class Watcher:
+    """The client of one stream: the subjects of what came, in their order."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.subjects: list[str] = []
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+
+    async def open(self, ground: HttpGround) -> None:
+        # The reader takes little ahead, so that who stops reading is one who does not read.
+        reader, self._writer = await asyncio.open_connection("127.0.0.1", ground.port, limit=16 * 1024)
+        self._writer.write(f"GET /v1/topics/{self.topic}/stream HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        await within_patience(reader.readuntil(b": still here\n\n"))
+        self._reading = asyncio.create_task(self._read(reader))
+
+    def stop(self) -> None:
+        self._may_read.clear()
+
+    def go(self) -> None:
+        self._may_read.set()
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        self._writer.close()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        rest = b""
+        while data := await reader.read(16 * 1024):
+            await self._may_read.wait()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if line.startswith(b"data: "):
+                    self.subjects.append(json.loads(line[6:])["subject"])
+
+
+async def create_topics(backend: BrokerBackend) -> list[str]:
+    names = [f"many-{number}" for number in range(TOPICS)]
+    for name in names:
+        await backend.declare_topic(TopicConfig(name, read_queues=1, write_queues=1))
+    return names
+
+
+async def test_half_of_many_streams_that_read_nothing_hold_nobody_up_and_miss_nothing(
+    ground: HttpGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_tail, "MAX_TAILS_BYTES", TOPICS * WINDOW_BYTES)
+    names = await create_topics(ground.processor.backend)
+    watchers = [Watcher(names[number % TOPICS]) for number in range(STREAMS)]
+    for one in watchers:
+        await one.open(ground)
+    assert ground.processor.feed.readers == TOPICS
+    stuck, quick = watchers[: STREAMS // 2], watchers[STREAMS // 2 :]
+    for one in stuck:
+        one.stop()
+    sent = [f"k{number}" for number in range(60)]
+    for key in sent:
+        for name in names:
+            await ground.post(b"x" * 10_000, topic=name, key=key)
+    for one in quick:
+        await eventually(lambda one=one: len(one.subjects) == len(sent))
+    assert not any(one.subjects[1:] for one in stuck)
+    assert ground.server._streams.tails.size_bytes <= TOPICS * (WINDOW_BYTES + 20_000)
+    for one in stuck:
+        one.go()
+    for one in watchers:
+        await eventually(lambda one=one: len(one.subjects) == len(sent))
+        assert one.subjects == sent
+        await one.close()
+    await eventually(lambda: not ground.processor.feed.readers)
+    assert ground.server._streams.tails.size_bytes == 0
+
+
+async def test_the_windows_of_quiet_topics_shrink_when_topics_come(
+    ground: HttpGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_tail, "MAX_TAILS_BYTES", 2 * WINDOW_BYTES)
+    monkeypatch.setattr(topic_tail, "MAX_TAIL_BYTES", WINDOW_BYTES)
+    names = await create_topics(ground.processor.backend)
+    tails = ground.server._streams.tails
+    readers = []
+    for name in names[:2]:
+        readers.append((name, await tails.join(name)))
+        for _ in range(20):
+            await ground.post(b"x" * 5_000, topic=name)
+        await eventually(lambda: tails.size_bytes > len(readers) * WINDOW_BYTES * 3 // 4)
+    for name in names[2:]:
+        readers.append((name, await tails.join(name)))
+        assert tails.size_bytes <= 2 * WINDOW_BYTES
+        assert all(
+            tail.size_bytes <= tails.limit_bytes or tail.next - tail.first == 1 for tail in tails._tails.values()
+        )
+    for name, reader in readers:
+        tails.leave(name, reader)
