@@ -118,3 +118,11 @@ def test_a_share_does_not_grow_beyond_what_its_owner_may_have_where_it_has_other
     held.grow(share, 40)
     with pytest.raises(ConsumeRefused, match="60 bytes of one client's"):
         held.grow(share, 1)
+
+
+def test_a_share_that_is_freed_lets_go_of_what_it_could_have_ended() -> None:
+    held, ended = budget(), list[str]()
+    share = held.take("a", 100, 0.0, lambda: ended.append("a"))
+    held.take("b", 100, 10.0)
+    assert ended == ["a"]
+    assert share.give_way is None

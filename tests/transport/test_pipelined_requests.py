@@ -122,3 +122,26 @@ async def test_what_follows_a_request_for_a_websocket_behind_others_is_kept(grou
 
 def early_bytes(ground: Ground) -> bytes | None:
     return next((one._early for one in ground.port._connections), None)  # type: ignore[union-attr]
+
+
+async def test_a_request_that_goes_on_for_ever_learns_that_its_client_went_behind_others_that_wait() -> None:
+    ended = asyncio.Event()
+
+    async def listen(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        ended.set()
+
+    port = AsgiPort(listen)
+    number = await port.start()
+    try:
+        for behind in (b"", b"GET /behind HTTP/1.1\r\n\r\n"):
+            ended.clear()
+            _, writer = await asyncio.open_connection("127.0.0.1", number)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n" + behind)
+            await eventually(lambda: port.connections)
+            writer.close()
+            await within_patience(ended.wait())
+            await eventually(lambda: not port.connections)
+    finally:
+        await port.close(0.0)

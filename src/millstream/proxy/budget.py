@@ -86,6 +86,8 @@ class Budget:
         """The work has ended; a second time is no error."""
         if self._shares.pop(share, self) is self:
             return
+        # It names the task whose frames hold the share: what they hold besides would wait for the garbage collection.
+        share.give_way = None
         self.used_bytes -= share.size_bytes
         left_bytes = self._by_owner.pop(share.owner, 0) - share.size_bytes
         if left_bytes > 0:
@@ -96,8 +98,9 @@ class Budget:
             longest = next(iter(self._shares))
             if longest.give_way is None or now_s - longest.since_s < self._patience_s:
                 return
+            give_way = longest.give_way
             self.free(longest)
-            longest.give_way()
+            give_way()
 
     def _refusal(self, held: str, limit_bytes: int) -> ConsumeRefused:
         return ConsumeRefused("TOO_MANY_REQUESTS", f"{held} are under way; the limit is {limit_bytes}.")

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -252,7 +253,10 @@ class _HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._port.remove(self)
         self._held = b""
+        self._early = None if self._early is None else b""
         super().connection_lost(exc)
+        # uvicorn tells the last request alone, which may wait behind one that goes on for ever.
+        self._leave_requests()
 
     def data_received(self, data: bytes) -> None:
         if self._held:
@@ -275,6 +279,15 @@ class _HttpConnection(HttpToolsProtocol):
                 self.flow.pause_reading()
                 return
             self._parse_piece(data[place : place + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data)
+        if self.pipeline and self._has_room and self._early is None and self._refused_s is None:
+            # uvicorn does not read on behind a request that waits, and would not see the client go.
+            self.flow.resume_reading()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more request may wait."""
+        waiting = len(self.pipeline)
+        return waiting < MAX_PIPELINED_REQUESTS and sum([len(one.body) for one, _ in self.pipeline]) <= HIGH_WATER_LIMIT
 
     def _parse_piece(self, data: bytes) -> None:
         if self._is_in_head and self._head_since_s is None:
@@ -394,16 +407,24 @@ class _HttpConnection(HttpToolsProtocol):
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-        for waiting in self._cycles:
-            # Its application must not write behind the end of what is sent.
-            waiting.disconnected, waiting.waiting_for_100_continue = True, False
-            waiting.message_event.set()
-        self.pipeline.clear()
+        # Their applications must not write behind the end of what is sent.
+        self._leave_requests()
         self._held = b""
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:
             self.transport.close()
+
+    def _leave_requests(self) -> None:
+        """Tell all requests that nobody waits for their answers any more; those that wait do not begin."""
+        for one in self._cycles:
+            if not one.response_complete:
+                one.disconnected, one.waiting_for_100_continue = True, False
+                # Not later, with the garbage collection of the circle in which it is.
+                one.body = bytearray()
+                one.message_event.set()
+        self._cycles = []
+        self.pipeline.clear()
 
 
 def _head_too_large(size_bytes: int) -> ConnectionFailed:

@@ -160,8 +160,7 @@ class WebSocketSession:
         answers, share = self._processor.answers, None
         try:
             share = answers.begin(self._wish.client_id, popped)
-            text = await encode_in_time(popped, answers, share, encode_messages)
-            await self._socket.send(text)
+            await self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
             self._service.traffic.messages_out += len(popped)
         except MillstreamError:
             # No frame was made of them.
