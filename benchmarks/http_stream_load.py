@@ -1,9 +1,9 @@
 """Clients of event streams, for `http_streams`: a process of its own.
 
-Called as `python -m benchmarks.http_stream_load HOST PORT STREAMS TOPICS`. It opens the streams, spread over the topics,
-and obeys the lines that it reads: `one COUNT` sends messages one after the other and waits for each to be everywhere,
-`many COUNT BYTES` sends them at once, `stop` lets every second stream read no more, `go` lets all read again. It answers
-each with a line of JSON.
+Called as `python -m benchmarks.http_stream_load HOST PORT STREAMS TOPICS`. It opens the streams, spread over the
+topics, and obeys the lines that it reads: `one COUNT` sends messages one after the other and waits for each to be
+everywhere, `many COUNT BYTES` sends them at once, `stop` lets every second stream read no more, `go` lets all read
+again. It answers each with a line of JSON.
 """
 
 from __future__ import annotations

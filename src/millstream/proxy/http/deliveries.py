@@ -239,7 +239,7 @@ async def encode_in_time(
 ) -> bytes:
     """What `encode` makes of messages with plain bodies, in a thread where that takes long. TOO_MANY_REQUESTS where
     they are too large together."""
-    if share is not None and any([is_packed(one.message) for one in popped]):
+    if share is not None and any(is_packed(one.message) for one in popped):
         plain = []
         for one in popped:
             message = await unpack(one.message)
