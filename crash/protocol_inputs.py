@@ -291,7 +291,9 @@ async def close_connection(writer: asyncio.StreamWriter, *, reset: bool) -> None
     """Close it, or cut it off."""
     if reset:
         linger = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        # The server may have closed it before.
+        with suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from mqtt_peer import connect_to
+from mqtt_peer import Dial, connect_to
 
 from certificates import identity_in, trusting
 from millstream.broker.broker import Broker
@@ -17,6 +17,7 @@ from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Connect, Ping
 from millstream.proxy.local import LocalBackend
+from millstream.proxy.mqtt import server as server_module
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.processor import Processor
 from millstream.security.tls import TlsFiles, TlsMode
@@ -91,3 +92,14 @@ async def test_another_request_of_http_gets_an_answer_of_http(server: MqttServer
     writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await within_patience(reader.read())).startswith(b"HTTP/1.1 404 ")
     writer.close()
+
+
+async def test_connections_over_the_limit_are_closed_and_those_that_are_there_go_on(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await dial()
+    await first.connect()
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 1)
+    assert await (await dial()).next_packet() is None
+    first.send(Ping(PacketType.PINGREQ))
+    await first.expect(Ping)
