@@ -66,6 +66,8 @@ async def test_the_question_of_a_browser_is_answered_with_the_methods_of_the_pat
     assert answer.headers["access-control-allow-methods"] == "POST"
     assert answer.headers["access-control-allow-headers"] == "content-type,ce-id"
     assert answer.headers["access-control-max-age"] == str(PREFLIGHT_AGE_S)
+    # RFC 9110, section 8.6.
+    assert "content-length" not in answer.headers
     several = await shop.client.options("/v1/subscriptions/1", headers={"origin": SHOP, **ASKS})
     assert several.headers["access-control-allow-methods"] == "GET, PUT, DELETE"
 

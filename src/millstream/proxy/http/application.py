@@ -113,11 +113,12 @@ def _shape_of(path: str) -> tuple[str, list[str]]:
     """The path with `*` in the place of names, and the names."""
     shape, names, is_name = [], [], False
     for part in path.split("/"):
-        if is_name:
+        if is_name and part:
             names.append(unquote(part) if "%" in part else part)
             shape.append(_NAME)
             is_name = False
         else:
+            # A blank name is none.
             shape.append(part)
             is_name = part in _COLLECTIONS
     return "/".join(shape), names
