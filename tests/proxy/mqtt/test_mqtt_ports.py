@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -103,3 +104,17 @@ async def test_connections_over_the_limit_are_closed_and_those_that_are_there_go
     assert await (await dial()).next_packet() is None
     first.send(Ping(PacketType.PINGREQ))
     await first.expect(Ping)
+
+
+async def test_what_a_connection_was_to_do_is_closed_where_it_ends_before_that_begins(
+    dial: Dial, server: MqttServer
+) -> None:
+    peer = await dial()
+    await peer.connect()
+    [connection] = server._connections
+    work = peer.expect(Ping)
+    connection.run(work)
+    connection.connection_lost(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
