@@ -73,8 +73,13 @@ LINGER_S: Final = 2.0
 WEBSOCKET_EXTENSION: Final = "millstream.websocket"
 """The name of what opens a WebSocket: called with the header fields of a handshake that was checked."""
 
-_PIECE_BYTES: Final = 4 * 1024
-"""Bytes that the parser gets at a time: it does not stop within them, and each request of a few bytes is kilobytes."""
+_PIECE_BYTES: Final = 1024
+"""Bytes that the parser gets at a time, unless a body goes on: it does not stop within them, and each request of a few
+bytes is kilobytes."""
+
+_READ_BYTES: Final = 64 * 1024
+"""Bytes that one read takes at most, where the transport lets itself be told: clients of which more is read than may be
+handled hold as many."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -240,6 +245,8 @@ class _HttpConnection(HttpToolsProtocol):
         self._refused_s: float | None = None
         self._cycles: list[RequestResponseCycle] = []
         """The requests that are under way, or wait behind one that is."""
+        self._body_left = 0
+        """Bytes of the present body that are still to come, as its head says."""
         self._chunk = b""
         self._held = b""
         """What was received and not parsed, because too many requests wait."""
@@ -248,6 +255,7 @@ class _HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]
         self._port.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -267,7 +275,8 @@ class _HttpConnection(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse piece by piece until too many requests wait; the rest is kept."""
-        for place in range(0, len(data), _PIECE_BYTES):
+        place, end = 0, len(data)
+        while place < end:
             if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
                 return
             if self._early is not None:
@@ -278,7 +287,9 @@ class _HttpConnection(HttpToolsProtocol):
                 self._held = data[place:]
                 self.flow.pause_reading()
                 return
-            self._parse_piece(data[place : place + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data)
+            size = max(self._body_left, _PIECE_BYTES)
+            self._parse_piece(data[place : place + size] if place or end > size else data)
+            place += size
         if self.pipeline and self._has_room and self._early is None and self._refused_s is None:
             # uvicorn does not read on behind a request that waits, and would not see the client go.
             self.flow.resume_reading()
@@ -308,6 +319,8 @@ class _HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head, self._has_turned = False, True
         self._head_bytes, self._head_since_s = 0, None
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
+        self._body_left = int(length) if length.isdigit() else 0
         size_bytes = len(self.url) + sum([len(name) + len(value) + _HEADER_MARKS for name, value in self.headers])
         if size_bytes > MAX_HTTP_HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
@@ -324,6 +337,7 @@ class _HttpConnection(HttpToolsProtocol):
         self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
+        self._body_left = max(self._body_left - len(body), 0)
         if self.cycle is not None:
             super().on_body(body)
 
