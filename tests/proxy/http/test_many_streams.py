@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from http_ground import HttpGround
 
+from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.http import topic_tail
+from millstream.proxy.http.request import HttpRequest, QueryParameters
 from patience import eventually, within_patience
 
 TOPICS, STREAMS = 8, 32
@@ -112,3 +116,33 @@ async def test_the_windows_of_quiet_topics_shrink_when_topics_come(
         )
     for name, reader in readers:
         tails.leave(name, reader)
+
+
+async def test_no_event_is_made_for_a_stream_whose_buffer_is_full(ground: HttpGround) -> None:
+    sent: list[bytes] = []
+    has_room = asyncio.Event()
+    has_room.set()
+
+    async def send(message: Mapping[str, Any]) -> None:
+        """As a connection that is full with one event, and says so to who writes the next time."""
+        await has_room.wait()
+        if b"data: " in message.get("body", b""):
+            sent.append(message["body"])
+            has_room.clear()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    request = HttpRequest("GET", {}, QueryParameters({}), Address("127.0.0.1", 1), receive, send, is_read=True)
+    streaming = asyncio.create_task(ground.server._streams.stream(request, "orders"))
+    await eventually(lambda: ground.server._streams.streams == 1)
+    for number in range(3):
+        await ground.post(b"x" * 50_000, key=f"k{number}")
+    await eventually(lambda: sent)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert ground.server._traffic.messages_out == len(sent) == 1
+    has_room.set()
+    await eventually(lambda: len(sent) == 2)
+    streaming.cancel()
+    await asyncio.gather(streaming, return_exceptions=True)
