@@ -25,6 +25,7 @@ from benchmarks.gateway_rows import measure_gateway_rows
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.http_posts import measure_http
+from benchmarks.http_streams import measure_http_streams
 from benchmarks.ingest import measure_ingest
 from benchmarks.iot import measure_iot
 from benchmarks.large_cluster.measure import measure_large_cluster
@@ -90,6 +91,7 @@ def main() -> int:
         "grpc-reference": measure_grpc_reference,
         "bulk": measure_bulk,
         "http": measure_http,
+        "http-streams": measure_http_streams,
         "ingest": measure_ingest,
         "unused-ports": measure_unused_ports,
         "mqtt": measure_mqtt,

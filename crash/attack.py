@@ -46,6 +46,7 @@ async def watch_growth(
     before = server.measure()
     await send_inputs(run, kinds, inputs)
     await server.settle()
+    await server.fewer_descriptors(before.descriptors + CONNECTIONS_AT_ONCE)
     after = server.measure()
     grown_bytes = after.memory_bytes - before.memory_bytes
     run.counts |= {"grown_kib": grown_bytes // 1024, "descriptors": after.descriptors - before.descriptors}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from millstream.server.child import ServerProcess
 __all__ = ["AttackedServer", "Measured"]
 
 SETTLE_TIMEOUT_S = 15.0
+
+NOTICE_TIMEOUT_S = 30.0
+"""A server that does not read a client sees that it is gone when it writes the next time: a stream after 15 s."""
 
 _PORTS = ("--mqtt-port", "0", "--amqp-port", "0", "--http-port", "0")
 
@@ -88,3 +92,10 @@ class AttackedServer:
             while (now := self.measure().descriptors) < before:
                 before = now
                 await asyncio.sleep(0.5)
+
+    async def fewer_descriptors(self, most: int) -> int:
+        """The number of descriptors once it is no more than that, or after a time."""
+        give_up_s = time.monotonic() + NOTICE_TIMEOUT_S
+        while (held := self.measure().descriptors) > most and time.monotonic() < give_up_s:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+        return held

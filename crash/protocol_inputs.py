@@ -28,14 +28,18 @@ from millstream.protocol.mqtt.packets import Connect, Ping, Publish, Subscribe, 
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 
 __all__ = [
+    "HTTP_PROBE",
     "MQTT_CONNECT",
     "MQTT_PUBLISH",
     "POST",
     "ProtocolInputs",
     "close_connection",
+    "masked_frame",
     "open_address",
     "open_amqp",
     "open_mqtt",
+    "say",
+    "websocket_frame",
 ]
 
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -54,7 +58,7 @@ _STEPS: Final = (
     method_frame(0, ConnectionTuneOk(0, 0, 60)) + method_frame(0, ConnectionOpen("/")),
     method_frame(1, ChannelOpen()),
 )
-_HTTP_PROBE: Final = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+HTTP_PROBE: Final = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
 
 POST: Final = b"POST /v1/topics/orders/messages HTTP/1.1\r\nhost: x\r\n"
 _UPGRADE: Final = (
@@ -158,7 +162,7 @@ class ProtocolInputs:
                 body, more = _BOMB, b"content-encoding: gzip\r\n"
             head = POST + b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, len(body)) + more + b"\r\n"
             said.append(mutated(rng, head) + body if rng.random() < 0.5 else head + body)
-        await self._say(rng, self._server.http, said, probe=_HTTP_PROBE)
+        await self._say(rng, self._server.http, said, probe=HTTP_PROBE)
 
     async def _websocket(self, rng: random.Random) -> None:
         """Frames of a WebSocket with lengths, masks, kinds and pieces that are wrong."""
@@ -166,7 +170,7 @@ class ProtocolInputs:
         for _ in range(rng.randrange(1, 20)):
             payload = mutated(rng, rng.choice((MQTT_CONNECT, *_PACKETS)))
             first = rng.choice([0x82, 0x82, 0x82, 0x02, 0x00, 0x80, 0x81, 0x88, 0x89, 0x8A, 0xF2, 0x83])
-            said.append(_websocket_frame(rng, first, payload))
+            said.append(websocket_frame(rng, first, payload))
         await self._say(rng, self._server.mqtt, said, probe=MQTT_CONNECT)
 
     async def _lying_lengths(self, rng: random.Random) -> None:
@@ -189,7 +193,7 @@ class ProtocolInputs:
                         [b"content-length: %d\r\n\r\n" % big, b"transfer-encoding: chunked\r\n\r\n%x\r\n" % big]
                     )
                 ]
-                await self._say(rng, self._server.http, said, probe=_HTTP_PROBE)
+                await self._say(rng, self._server.http, said, probe=HTTP_PROBE)
             case _:
                 frame = bytes((0x82, 0xFF)) + struct.pack(">Q", big) + bytes(4) + rng.randbytes(50)
                 await self._say(rng, self._server.mqtt, [_UPGRADE, frame], probe=MQTT_CONNECT)
@@ -197,50 +201,65 @@ class ProtocolInputs:
     async def _say(
         self, rng: random.Random, address: str, said: list[bytes], *, probe: bytes, is_open: bool = False
     ) -> None:
-        """Say it in pieces, read what comes for a moment, and see that the port answers others. `is_open` is for a
-        connection of AMQP that was opened before as it should be."""
-        reader, writer = await (open_amqp(address) if is_open else open_address(address))
-        for data in said:
-            if writer.is_closing():
-                break
-            place = rng.randrange(len(data) + 1)
-            writer.write(data[:place])
-            if rng.random() < 0.2:
-                await asyncio.sleep(0)
-            writer.write(data[place:])
-        self._run.count("inputs", len(said))
-        with suppress(TimeoutError, ConnectionError):
-            async with asyncio.timeout(0.02):
-                while await reader.read(1 << 16):
-                    pass
-        await close_connection(writer, reset=rng.random() < 0.5)
-        if rng.random() < 0.1:
-            await self._probe(address, probe)
-
-    async def _probe(self, address: str, probe: bytes) -> None:
-        reader, writer = await open_address(address)
-        writer.write(probe)
-        try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                if not await reader.read(1):
-                    self._run.fail(f"the port {address} closed the connection of a good client")
-        except TimeoutError:
-            self._run.fail(f"the port {address} did not answer a good client for {ANSWER_TIMEOUT_S:g} s")
-        self._run.count("probes")
-        await close_connection(writer, reset=False)
+        await say(self._run, rng, address, said, probe=probe, is_open=is_open)
 
 
-def _websocket_frame(rng: random.Random, first: int, payload: bytes) -> bytes:
-    """With a mask, most of the time, of zeros, which changes nothing."""
+async def say(
+    run: ProgrammeRun, rng: random.Random, address: str, said: list[bytes], *, probe: bytes, is_open: bool = False
+) -> None:
+    """Say it in pieces, read what comes for a moment, and see that the port answers others. `is_open` is for a
+    connection of AMQP that was opened before as it should be."""
+    reader, writer = await (open_amqp(address) if is_open else open_address(address))
+    for data in said:
+        if writer.is_closing():
+            break
+        place = rng.randrange(len(data) + 1)
+        writer.write(data[:place])
+        if rng.random() < 0.2:
+            await asyncio.sleep(0)
+        writer.write(data[place:])
+    run.count("inputs", len(said))
+    with suppress(TimeoutError, ConnectionError):
+        async with asyncio.timeout(0.02):
+            while await reader.read(1 << 16):
+                pass
+    await close_connection(writer, reset=rng.random() < 0.5)
+    if rng.random() < 0.1:
+        await _probe(run, address, probe)
+
+
+async def _probe(run: ProgrammeRun, address: str, probe: bytes) -> None:
+    reader, writer = await open_address(address)
+    writer.write(probe)
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            if not await reader.read(1):
+                run.fail(f"the port {address} closed the connection of a good client")
+    except TimeoutError:
+        run.fail(f"the port {address} did not answer a good client for {ANSWER_TIMEOUT_S:g} s")
+    run.count("probes")
+    await close_connection(writer, reset=False)
+
+
+def masked_frame(first: int, payload: bytes) -> bytes:
+    """A frame of a WebSocket, with a mask of zeros, which changes nothing."""
+    size = len(payload)
+    return _frame_head(first, 0x80, size) + bytes(4) + payload
+
+
+def websocket_frame(rng: random.Random, first: int, payload: bytes) -> bytes:
+    """A frame whose length may lie; most of the time with a mask of zeros."""
     mask = 0x80 if rng.random() < 0.9 else 0
     size = len(payload) if rng.random() < 0.9 else rng.choice([0, 126, 65_536, 1 << 31, (1 << 63) + 5])
+    return _frame_head(first, mask, size) + (bytes(4) if mask else b"") + payload
+
+
+def _frame_head(first: int, mask: int, size: int) -> bytes:
     if size < 126:
-        head = bytes((first, mask | size))
-    elif size < 1 << 16:
-        head = bytes((first, mask | 126)) + size.to_bytes(2, "big")
-    else:
-        head = bytes((first, mask | 127)) + size.to_bytes(8, "big")
-    return head + (bytes(4) if mask else b"") + payload
+        return bytes((first, mask | size))
+    if size < 1 << 16:
+        return bytes((first, mask | 126)) + size.to_bytes(2, "big")
+    return bytes((first, mask | 127)) + size.to_bytes(8, "big")
 
 
 async def open_address(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -272,7 +291,9 @@ async def close_connection(writer: asyncio.StreamWriter, *, reset: bool) -> None
     """Close it, or cut it off."""
     if reset:
         linger = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        # The server may have closed it before.
+        with suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 from crash.attack import watch_growth
 from crash.attacked_server import AttackedServer
+from crash.event_clients import EventClients
+from crash.event_inputs import EventInputs
+from crash.held_connections import HeldConnections
 from crash.measured_attack import measure_attack
 from crash.programme import ProgrammeRun
 from crash.protocol_inputs import (
@@ -18,7 +20,6 @@ from crash.protocol_inputs import (
     close_connection,
     open_address,
     open_amqp,
-    open_mqtt,
 )
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
@@ -43,6 +44,12 @@ HALF_REQUEST_BYTES: Final = 512 * 1024 * 1024
 
 UNREAD_BYTES: Final = 640 * 1024 * 1024
 """The same for messages that nobody reads."""
+
+EVENT_CLIENT_BYTES: Final = 128 * 1024
+"""Memory of an open WebSocket or event stream that says nothing, at most."""
+
+FLOOD_BYTES: Final = 2 * 1024 * 1024
+"""Memory of a client that floods the port and does not read the answers, at most: what was read, and what it became."""
 
 SUBSCRIPTION_BYTES: Final = 2_048
 """Memory of one filter of a client at most."""
@@ -72,8 +79,10 @@ async def _run(run: ProgrammeRun) -> None:
     clients = run.by_size(200, 2_000, 6_000)
     with AttackedServer(run) as server:
         inputs = run.by_size(3_000, 100_000, 2_000_000)
-        await watch_growth(run, server, ProtocolInputs(run, server).kinds, inputs, first_inputs=inputs // 2)
-        slow = _SlowClients(run, server, clients)
+        kinds = [*ProtocolInputs(run, server).kinds, *EventInputs(run, server).kinds]
+        await watch_growth(run, server, kinds, inputs, first_inputs=inputs // 2)
+        held = HeldConnections(server)
+        slow, events = _SlowClients(run, server, held, clients), EventClients(run, server, held, clients)
         some = max(clients // 100, 2)
         for name, attack, limit_bytes in (
             ("silent", slow.silent, 3 * clients * IDLE_CONNECTION_BYTES),
@@ -83,30 +92,23 @@ async def _run(run: ProgrammeRun) -> None:
             ("subscriptions", slow.subscriptions, some * FILTERS * SUBSCRIPTION_BYTES + 16 * _MIB),
             ("channels", slow.channels, some * CHANNELS * CHANNEL_BYTES + 16 * _MIB),
             ("unread", slow.unread, UNREAD_BYTES),
+            ("event_idle", events.idle, 2 * clients * EVENT_CLIENT_BYTES),
+            ("event_halves", events.halves, HALF_REQUEST_BYTES),
+            ("event_floods", events.floods, clients * FLOOD_BYTES),
+            ("event_unread", events.unread, UNREAD_BYTES),
         ):
-            await measure_attack(run, server, f"ports_{name}", attack, slow.let_go, limit_bytes)
+            await measure_attack(run, server, f"ports_{name}", attack, held.let_go, limit_bytes)
 
 
 class _SlowClients:
-    """Each attack leaves its connections open until `let_go`."""
+    """Each attack leaves its connections open until they are let go."""
 
-    def __init__(self, run: ProgrammeRun, server: AttackedServer, clients: int) -> None:
+    def __init__(self, run: ProgrammeRun, server: AttackedServer, held: HeldConnections, clients: int) -> None:
         self._run = run
         self._server = server
         self._clients = clients
         self._some = max(clients // 100, 2)
-        self._open: list[asyncio.StreamWriter] = []
-        self._reading: list[asyncio.Task[None]] = []
-
-    async def let_go(self) -> None:
-        """Cut all connections off."""
-        for task in self._reading:
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
-        for writer in self._open:
-            await close_connection(writer, reset=True)
-        self._open, self._reading = [], []
-        await self._server.settle()
+        self._connect = held.connect
 
     async def silent(self) -> None:
         """Connections without a byte."""
@@ -201,23 +203,6 @@ class _SlowClients:
 
     def _addresses(self) -> tuple[str, str, str]:
         return self._server.mqtt, self._server.amqp, self._server.http
-
-    async def _connect(self, address: str, *, reads: bool = False, is_open: bool = False) -> asyncio.StreamWriter:
-        """A connection that reads nothing unless it is to; `is_open` is for one that was opened as it should be."""
-        openers = {self._server.amqp: open_amqp, self._server.mqtt: open_mqtt} if is_open else {}
-        reader, writer = await openers.get(address, open_address)(address)
-        self._open.append(writer)
-        if reads:
-            self._reading.append(asyncio.create_task(_read_on(reader)))
-        else:
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-        return writer
-
-
-async def _read_on(reader: asyncio.StreamReader) -> None:
-    with suppress(ConnectionError):
-        while await reader.read(1 << 16):
-            pass
 
 
 def _mqtt_length(value: int) -> bytes:

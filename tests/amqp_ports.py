@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amqp_peer import HELLO, read_frames
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.protocol.amqp.connection import AmqpLimits
+from millstream.protocol.amqp.frames import FRAME_HEADER, METHOD, method_frame
+from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method
+from millstream.protocol.amqp.session_methods import ChannelOpen, ConnectionTuneOk
 from millstream.proxy.amqp.server import AmqpServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
@@ -19,6 +24,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.store.message_store import StoreOptions
+from patience import PATIENCE_S
 from servers import running_servers
 
 _T = TypeVar("_T")
@@ -123,3 +129,52 @@ def running_amqp(
         thread.join()
     if failures:
         raise failures[0]
+
+
+class RawClient:
+    """A connection that sends what it is given."""
+
+    def __init__(self, site: AmqpSite, *, heartbeat_s: int = 0, opens: bool = True) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", site.port))
+        self.socket.settimeout(PATIENCE_S)
+        self._rest = b""
+        if opens:
+            for data in HELLO[:2]:
+                self.send(data)
+                self.method()
+            self.send(method_frame(0, ConnectionTuneOk(0, 0, heartbeat_s)) + HELLO[3])
+            self.method()
+            self.ask(ChannelOpen())
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def frame(self) -> tuple[int, int, bytes]:
+        """The next frame; EOFError where the server has closed."""
+        while True:
+            if len(self._rest) >= FRAME_HEADER.size:
+                size = FRAME_HEADER.unpack_from(self._rest)[2] + FRAME_HEADER.size + 1
+                if len(self._rest) >= size:
+                    found, self._rest = self._rest[:size], self._rest[size:]
+                    return read_frames(found)[0]
+            data = self.socket.recv(65_536)
+            if not data:
+                raise EOFError
+            self._rest += data
+
+    def method(self) -> AmqpMethod:
+        """The next method; heartbeats are passed over."""
+        while True:
+            kind, _, payload = self.frame()
+            if kind == METHOD:
+                return decode_method(payload)
+
+    def ask(self, method: AmqpMethod) -> AmqpMethod:
+        self.send(method_frame(1, method))
+        return self.method()

@@ -209,6 +209,8 @@ def test_x7_no_client_of_mqtt_amqp_or_http_stops_a_port_or_takes_memory_without_
     counts = passed("X7")
     assert counts["inputs"] >= 3_000
     assert min(counts[what] for what in ("probes", "connects", "ports_half_messages_kib", "ports_unread_kib")) > 0
+    assert counts["event_clients"] >= 1_000
+    assert min(counts[f"ports_event_{what}_kib"] for what in ("halves", "floods", "unread")) > 0
 
 
 def test_x5_no_frames_of_a_client_break_the_core_of_http2_or_make_it_hold_more_than_it_may(passed: Passed) -> None:

@@ -96,3 +96,33 @@ def test_the_sums_are_those_of_the_shares_and_within_the_limits(steps: list[tupl
             live.append(share)
         assert held.used_bytes == sum(one.size_bytes for one in live) <= 100
         assert all(sum(one.size_bytes for one in live if one.owner == name) <= 60 for name in "abc")
+
+
+def test_a_share_grows_within_the_limits_and_stays_as_it_was_beyond_them() -> None:
+    held = budget()
+    share, other = held.take("a", 10, 0.0), held.take("b", 30, 0.0)
+    held.grow(share, 50)
+    with pytest.raises(ConsumeRefused, match="90 bytes of requests"):
+        held.grow(share, 11)
+    assert held.used_bytes == 90
+    held.free(other)
+    held.grow(share, 100)
+    held.free(share)
+    held.grow(share, 5)
+    assert held.used_bytes == 0
+
+
+def test_a_share_does_not_grow_beyond_what_its_owner_may_have_where_it_has_others() -> None:
+    held = budget()
+    share, _ = held.take("a", 10, 0.0), held.take("a", 10, 0.0)
+    held.grow(share, 40)
+    with pytest.raises(ConsumeRefused, match="60 bytes of one client's"):
+        held.grow(share, 1)
+
+
+def test_a_share_that_is_freed_lets_go_of_what_it_could_have_ended() -> None:
+    held, ended = budget(), list[str]()
+    share = held.take("a", 100, 0.0, lambda: ended.append("a"))
+    held.take("b", 100, 10.0)
+    assert ended == ["a"]
+    assert share.give_way is None

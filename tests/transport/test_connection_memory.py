@@ -341,3 +341,16 @@ async def test_more_late_answers_than_one_turn_takes_all_get_theirs() -> None:
     assert LATE_AT_ONCE <= len(made) < 3 * LATE_AT_ONCE
     await asyncio.gather(*tasks)
     assert made == list(range(3 * LATE_AT_ONCE))
+
+
+async def test_what_others_hold_counts_when_much_was_freed(ground: Ground) -> None:
+    held = [64 * MIB]
+    ground.memory.watch(lambda: held[0])
+    ground.sweep(1)
+    held[0] = 0
+    for _ in range(3):
+        ground.sweep(1)
+    assert ground.given_back == 0
+    ground.sweep(1)
+    assert ground.given_back == 1
+    assert ground.memory.used_bytes == 0

@@ -221,3 +221,34 @@ async def test_a_websocket_is_opened_through_tls(tmp_path: Path) -> None:
         await eventually(lambda: not port.connections)
     finally:
         await port.close(0.0)
+
+
+async def test_a_flood_of_small_frames_is_taken_in_many_turns_so_that_others_have_theirs(ground: Ground) -> None:
+    peer = await ground.open()
+    await eventually(lambda: ground.echo.sockets)
+    [connection] = ground.echo.sockets
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    connection.feed(client_frame(b"", 9) * 40_000 + client_frame(b"done"))
+    for _ in range(40_000):
+        assert await within_patience(peer.frame()) == (10, b"")
+    assert await within_patience(peer.frame()) == (1, b"done")
+    assert turns > 50
+    counting.cancel()
+    await peer.close()
+
+
+async def test_half_a_message_is_freed_with_its_connection_and_not_later_with_the_garbage(ground: Ground) -> None:
+    peer = await ground.open()
+    peer.writer.write(client_frame(b"x" * 100_000, final=False))
+    await eventually(lambda: ground.echo.sockets and ground.echo.sockets[0]._messages.held_bytes)
+    peer.writer.transport.abort()
+    await eventually(lambda: not ground.port.connections)
+    assert ground.echo.sockets[0]._messages.held_bytes == 0

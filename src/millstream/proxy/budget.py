@@ -69,10 +69,25 @@ class Budget:
         self.used_bytes += size_bytes
         return share
 
+    def grow(self, share: Share, more_bytes: int) -> None:
+        """Let a share have more. TOO_MANY_REQUESTS where there is no room; the share stays as it was."""
+        if share not in self._shares:
+            return
+        held_bytes = self._by_owner[share.owner]
+        if held_bytes > share.size_bytes and held_bytes + more_bytes > self._owner_bytes:
+            raise self._refusal(f"{held_bytes} bytes of one client's {self._noun}", self._owner_bytes)
+        if self.used_bytes > share.size_bytes and self.used_bytes + more_bytes > self._total_bytes:
+            raise self._refusal(f"{self.used_bytes} bytes of {self._noun}", self._total_bytes)
+        share.size_bytes += more_bytes
+        self._by_owner[share.owner] += more_bytes
+        self.used_bytes += more_bytes
+
     def free(self, share: Share) -> None:
         """The work has ended; a second time is no error."""
         if self._shares.pop(share, self) is self:
             return
+        # It names the task whose frames hold the share: what they hold besides would wait for the garbage collection.
+        share.give_way = None
         self.used_bytes -= share.size_bytes
         left_bytes = self._by_owner.pop(share.owner, 0) - share.size_bytes
         if left_bytes > 0:
@@ -83,8 +98,9 @@ class Budget:
             longest = next(iter(self._shares))
             if longest.give_way is None or now_s - longest.since_s < self._patience_s:
                 return
+            give_way = longest.give_way
             self.free(longest)
-            longest.give_way()
+            give_way()
 
     def _refusal(self, held: str, limit_bytes: int) -> ConsumeRefused:
         return ConsumeRefused("TOO_MANY_REQUESTS", f"{held} are under way; the limit is {limit_bytes}.")
@@ -113,6 +129,11 @@ class Answers:
             patience_s=ANSWER_PATIENCE_S,
         )
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of messages that are being handed over."""
+        return self._budget.used_bytes
+
     def check(self, client_id: str) -> None:
         """TOO_MANY_REQUESTS where the client could not be handed anything now."""
         self._budget.check(client_id, self._clock.monotonic_s())
@@ -128,6 +149,10 @@ class Answers:
         size_bytes = sum([len(delivery.message.body) for delivery in popped]) + late_bytes
         give_way = None if task is None else task.cancel
         return self._budget.take(client_id, size_bytes, self._clock.monotonic_s(), give_way)
+
+    def grow(self, share: Share, more_bytes: int) -> None:
+        """A body was unpacked and is that much larger. TOO_MANY_REQUESTS over a limit."""
+        self._budget.grow(share, more_bytes)
 
     def end(self, share: Share) -> None:
         """They are handed over, or given up."""

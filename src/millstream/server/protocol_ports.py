@@ -132,9 +132,13 @@ def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequen
 
 
 def http_port(
-    site: Site, processor: Processor, port: int, webhook_networks: Sequence[str] = ()
-) -> ProtocolPort:  # fmt: skip
-    """HTTP and CloudEvents. `webhook_networks` as of `HttpServer`."""
+    site: Site,
+    processor: Processor,
+    port: int,
+    webhook_networks: Sequence[str] = (),
+    http_origins: Sequence[str] = (),
+) -> ProtocolPort:
+    """HTTP and CloudEvents. `webhook_networks` and `http_origins` as of `HttpServer`."""
     from millstream.proxy.http.server import HttpServer
 
     return HttpServer(
@@ -144,6 +148,7 @@ def http_port(
         port,
         origin=site.reachable_host,
         webhook_networks=webhook_networks,
+        http_origins=http_origins,
         **_site_options(site),
     )
 

@@ -255,7 +255,11 @@ def _protocols(told: ProxyConfiguration) -> list[WantedPort]:
     wanted = [
         WantedPort("mqtt", told.mqtt_port, partial(mqtt_port, rules=told.mqtt_topics)),
         WantedPort("amqp", told.amqp_port, partial(amqp_port, virtual_hosts=told.amqp_virtual_hosts)),
-        WantedPort("http", told.http_port, partial(http_port, webhook_networks=told.webhook_networks)),
+        WantedPort(
+            "http",
+            told.http_port,
+            partial(http_port, webhook_networks=told.webhook_networks, http_origins=told.http_origins),
+        ),
     ]
     return [one for one in wanted if one.port >= 0]
 

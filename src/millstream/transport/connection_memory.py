@@ -320,6 +320,7 @@ class ConnectionMemory:
         self.answers = UnreadAnswers()
         self.late_answers = LateAnswers()
         self._give_back = give_back
+        self._others: list[Callable[[], int]] = []
         self._most_bytes = 0
         self._less_since_s: float | None = None
         self._may_give_back_s = 0.0
@@ -329,18 +330,25 @@ class ConnectionMemory:
         """What is held now."""
         return self.frames.used_bytes + self.unsigned_frames.used_bytes + self.answers.used_bytes
 
+    def watch(self, held_bytes: Callable[[], int]) -> None:
+        """Count what others hold as well when much was freed. It has limits of its own."""
+        self._others.append(held_bytes)
+
     def sweep(self, now_s: float) -> None:
         """End what takes too long; to be called every `SWEEP_INTERVAL_S`."""
         # Before: what is freed here was there.
-        self._most_bytes = max(self._most_bytes, self.used_bytes)
+        self._most_bytes = max(self._most_bytes, self._all_bytes())
         self.frames.sweep(now_s)
         self.unsigned_frames.sweep(now_s)
         self.answers.sweep(now_s)
-        if self._most_bytes < _MUCH_BYTES or self.used_bytes > self._most_bytes // 4:
+        if self._most_bytes < _MUCH_BYTES or self._all_bytes() > self._most_bytes // 4:
             self._less_since_s = None
         elif self._less_since_s is None:
             self._less_since_s = now_s
         elif now_s - self._less_since_s >= _QUIET_S and now_s >= self._may_give_back_s:
             self._may_give_back_s = now_s + _GIVE_BACK_INTERVAL_S
-            self._most_bytes, self._less_since_s = self.used_bytes, None
+            self._most_bytes, self._less_since_s = self._all_bytes(), None
             self._give_back()
+
+    def _all_bytes(self) -> int:
+        return self.used_bytes + sum([held_bytes() for held_bytes in self._others])

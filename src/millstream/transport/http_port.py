@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -41,6 +42,7 @@ __all__ = [
     "LINGER_S",
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
+    "MAX_PIPELINED_REQUESTS",
     "WEBSOCKET_EXTENSION",
     "AsgiPort",
 ]
@@ -52,6 +54,9 @@ MAX_HTTP_CONNECTIONS: Final = 10_000
 
 MAX_HTTP_HEAD_BYTES: Final = 64 * 1024
 """Bytes of a request's line and headers at most."""
+
+MAX_PIPELINED_REQUESTS: Final = 16
+"""Requests of a connection that wait behind one that is under way; while there are so many, the client is not read."""
 
 HEAD_LIMIT_S: Final = 10.0
 """Seconds in which the head of a request must have arrived, from its first byte on."""
@@ -67,6 +72,14 @@ LINGER_S: Final = 2.0
 
 WEBSOCKET_EXTENSION: Final = "millstream.websocket"
 """The name of what opens a WebSocket: called with the header fields of a handshake that was checked."""
+
+_PIECE_BYTES: Final = 1024
+"""Bytes that the parser gets at a time, unless a body goes on: it does not stop within them, and each request of a few
+bytes is kilobytes."""
+
+_READ_BYTES: Final = 64 * 1024
+"""Bytes that one read takes at most, where the transport lets itself be told: clients of which more is read than may be
+handled hold as many."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -232,25 +245,62 @@ class _HttpConnection(HttpToolsProtocol):
         self._refused_s: float | None = None
         self._cycles: list[RequestResponseCycle] = []
         """The requests that are under way, or wait behind one that is."""
+        self._body_left = 0
+        """Bytes of the present body that are still to come, as its head says."""
         self._chunk = b""
+        self._held = b""
+        """What was received and not parsed, because too many requests wait."""
         self._early: bytes | None = None
         """What came behind a request for a WebSocket; None as long as there was none."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]
         self._port.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._port.remove(self)
+        self._held = b""
+        self._early = None if self._early is None else b""
         super().connection_lost(exc)
+        # uvicorn tells the last request alone, which may wait behind one that goes on for ever.
+        self._leave_requests()
 
     def data_received(self, data: bytes) -> None:
-        if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
-            return
-        if self._early is not None:
-            self._early += data
+        if self._held:
+            self._held += data
             self.flow.pause_reading()
-            return
+        else:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse piece by piece until too many requests wait; the rest is kept."""
+        place, end = 0, len(data)
+        while place < end:
+            if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
+                return
+            if self._early is not None:
+                self._early += data[place:]
+                self.flow.pause_reading()
+                return
+            if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+                self._held = data[place:]
+                self.flow.pause_reading()
+                return
+            size = max(self._body_left, _PIECE_BYTES)
+            self._parse_piece(data[place : place + size] if place or end > size else data)
+            place += size
+        if self.pipeline and self._has_room and self._early is None and self._refused_s is None:
+            # uvicorn does not read on behind a request that waits, and would not see the client go.
+            self.flow.resume_reading()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more request may wait."""
+        waiting = len(self.pipeline)
+        return waiting < MAX_PIPELINED_REQUESTS and sum([len(one.body) for one, _ in self.pipeline]) <= HIGH_WATER_LIMIT
+
+    def _parse_piece(self, data: bytes) -> None:
         if self._is_in_head and self._head_since_s is None:
             self._head_since_s = self._port.clock.monotonic_s()
         began_in_head, self._has_turned = self._is_in_head, False
@@ -269,6 +319,8 @@ class _HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head, self._has_turned = False, True
         self._head_bytes, self._head_since_s = 0, None
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
+        self._body_left = int(length) if length.isdigit() else 0
         size_bytes = len(self.url) + sum([len(name) + len(value) + _HEADER_MARKS for name, value in self.headers])
         if size_bytes > MAX_HTTP_HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
@@ -285,6 +337,7 @@ class _HttpConnection(HttpToolsProtocol):
         self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
+        self._body_left = max(self._body_left - len(body), 0)
         if self.cycle is not None:
             super().on_body(body)
 
@@ -292,6 +345,15 @@ class _HttpConnection(HttpToolsProtocol):
         self._is_in_head = True
         if self.cycle is not None:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._held:
+            data, self._held = self._held, b""
+            self._parse(data)
+            if self._held:
+                # uvicorn reads on as soon as one request is answered, however many wait.
+                self.flow.pause_reading()
 
     def _asks_for_websocket(self) -> bool:
         is_get = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
@@ -359,15 +421,24 @@ class _HttpConnection(HttpToolsProtocol):
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-        for waiting in self._cycles:
-            # Its application must not write behind the end of what is sent.
-            waiting.disconnected, waiting.waiting_for_100_continue = True, False
-            waiting.message_event.set()
-        self.pipeline.clear()
+        # Their applications must not write behind the end of what is sent.
+        self._leave_requests()
+        self._held = b""
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:
             self.transport.close()
+
+    def _leave_requests(self) -> None:
+        """Tell all requests that nobody waits for their answers any more; those that wait do not begin."""
+        for one in self._cycles:
+            if not one.response_complete:
+                one.disconnected, one.waiting_for_100_continue = True, False
+                # Not later, with the garbage collection of the circle in which it is.
+                one.body = bytearray()
+                one.message_event.set()
+        self._cycles = []
+        self.pipeline.clear()
 
 
 def _head_too_large(size_bytes: int) -> ConnectionFailed:

@@ -48,6 +48,10 @@ CLOSE_LIMIT_S: Final = 2.0
 """Seconds that a client has to answer a close; then the connection ends all the same."""
 
 
+_PIECE_BYTES: Final = 4 * 1024
+"""Bytes of a client that are taken in one turn of the event loop: they may be frames of six bytes."""
+
+
 class WebSocketPort(Protocol):
     """The port of a WebSocket, as `AsgiPort` is one."""
 
@@ -68,6 +72,10 @@ class WebSocketConnection(asyncio.Protocol):
         self._port = port
         self._peer = peer
         self._messages = TextMessages(MAX_WEBSOCKET_MESSAGE_BYTES)
+        self._held = b""
+        """What was read and not taken, behind `_held_from`."""
+        self._held_from = 0
+        self._going_on: asyncio.Handle | None = None
         self._waiting: deque[str] = deque()
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -105,6 +113,8 @@ class WebSocketConnection(asyncio.Protocol):
         """Send a message; returns once the connection's buffer has room again. ConnectionError once it is closed."""
         if self.is_open:
             self.transport.write(encode_frame(Opcode.TEXT, data))
+        # The frame is the transport's: one copy is enough while the client does not read.
+        del data
         await self._has_room.wait()
         if not self.is_open:
             raise ConnectionAbortedError("the WebSocket is closed")
@@ -152,10 +162,31 @@ class WebSocketConnection(asyncio.Protocol):
         self.feed(data)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the client."""
+        """Take bytes of the client, many of them in several turns."""
         self._read_s, self._pinged_s = self._port.clock.monotonic_s(), None
         if self._is_deaf:
             return
+        if self._held:
+            self._held, self._held_from = self._held[self._held_from :] + data, 0
+        elif len(data) > _PIECE_BYTES:
+            self._held, self._held_from = data, 0
+            self._go_on()
+        else:
+            self._take(data)
+
+    def _go_on(self) -> None:
+        """Take a piece of what was read."""
+        self._going_on = None
+        if self._is_full:
+            return
+        end = self._held_from + _PIECE_BYTES
+        piece = self._held[self._held_from : end]
+        self._held_from = end
+        if end >= len(self._held):
+            self._held, self._held_from = b"", 0
+        self._take(piece)
+
+    def _take(self, data: bytes) -> None:
         frames = self._messages.frames
         try:
             messages = self._messages.feed(data)
@@ -186,6 +217,9 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
+        self._held = b""
+        # A connection is part of reference circles: what it holds would wait for the garbage collection.
+        self._messages = TextMessages(MAX_WEBSOCKET_MESSAGE_BYTES)
         self._forget_half()
         self._wake()
         self._port.remove(self)
@@ -196,6 +230,7 @@ class WebSocketConnection(asyncio.Protocol):
         """What follows a bad frame has no meaning. It is read all the same for a while: bytes that nobody reads would
         make the system throw the close away."""
         self._is_deaf = True
+        self._held = b""
         self._forget_half()
         self._messages = TextMessages(MAX_WEBSOCKET_MESSAGE_BYTES)
         if self.is_open:
@@ -231,10 +266,17 @@ class WebSocketConnection(asyncio.Protocol):
         self._is_half = False
         self.refuse(CloseCode.POLICY_VIOLATION if is_slow else CloseCode.TRY_AGAIN_LATER, error.message)
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more is taken: the client does not read, its messages wait, or there is no memory for more."""
+        waits = len(self._waiting) >= MAX_WAITING_MESSAGES and self._closing_since_s is None
+        return waits or self._unread_since_s is not None or self._frame.waits
+
     def _throttle(self) -> None:
-        """Read only while the client reads, its messages are handled, and there is memory for the next one."""
-        is_full = len(self._waiting) >= MAX_WAITING_MESSAGES and self._closing_since_s is None
-        wanted = not is_full and self._unread_since_s is None and not self._frame.waits
+        """Read only while what was read is taken."""
+        if self._held and self._going_on is None and not self._is_full:
+            self._going_on = asyncio.get_running_loop().call_soon(self._go_on)
+        wanted = not self._held and not self._is_full
         if wanted is self._reads or self._is_lost or self.transport.is_closing():
             return
         self._reads = wanted

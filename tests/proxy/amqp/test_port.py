@@ -2,83 +2,32 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from amqp_peer import HELLO, publication, read_frames
-from amqp_ports import AmqpSite, running_amqp
+from amqp_peer import HELLO, publication
+from amqp_ports import AmqpSite, RawClient, running_amqp
 from millstream.protocol.amqp.basic_methods import BasicAck, BasicConsume, BasicGet, ConfirmSelect, TxSelect
-from millstream.protocol.amqp.frames import FRAME_HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, frame, method_frame
-from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method
+from millstream.protocol.amqp.frames import HEARTBEAT, METHOD, PROTOCOL_HEADER, frame, method_frame
+from millstream.protocol.amqp.method_codec import AmqpMethod
 from millstream.protocol.amqp.session_methods import (
     ChannelClose,
     ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionStart,
-    ConnectionTuneOk,
 )
 from millstream.protocol.amqp.topology_methods import QueueDeclare, QueueDeclareOk
 from millstream.proxy.amqp import server
-from patience import PATIENCE_S, eventually_blocking
+from patience import eventually_blocking
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpSite]:
     with running_amqp(tmp_path_factory.mktemp("amqp")) as running:
         yield running
-
-
-class RawClient:
-    """A connection that sends what it is given."""
-
-    def __init__(self, site: AmqpSite, *, heartbeat_s: int = 0, opens: bool = True) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", site.port))
-        self.socket.settimeout(PATIENCE_S)
-        self._rest = b""
-        if opens:
-            for data in HELLO[:2]:
-                self.send(data)
-                self.method()
-            self.send(method_frame(0, ConnectionTuneOk(0, 0, heartbeat_s)) + HELLO[3])
-            self.method()
-            self.ask(ChannelOpen())
-
-    def __enter__(self) -> RawClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def frame(self) -> tuple[int, int, bytes]:
-        """The next frame; EOFError where the server has closed."""
-        while True:
-            if len(self._rest) >= FRAME_HEADER.size:
-                size = FRAME_HEADER.unpack_from(self._rest)[2] + FRAME_HEADER.size + 1
-                if len(self._rest) >= size:
-                    found, self._rest = self._rest[:size], self._rest[size:]
-                    return read_frames(found)[0]
-            data = self.socket.recv(65_536)
-            if not data:
-                raise EOFError
-            self._rest += data
-
-    def method(self) -> AmqpMethod:
-        """The next method; heartbeats are passed over."""
-        while True:
-            kind, _, payload = self.frame()
-            if kind == METHOD:
-                return decode_method(payload)
-
-    def ask(self, method: AmqpMethod) -> AmqpMethod:
-        self.send(method_frame(1, method))
-        return self.method()
 
 
 def test_a_client_of_another_protocol_gets_the_version_and_is_closed(site: AmqpSite) -> None:

@@ -79,21 +79,25 @@ async def http_ground(
 
 
 @asynccontextmanager
-async def memory_ground(*, guard: Guard | None = None) -> AsyncIterator[HttpGround]:
+async def memory_ground(*, guard: Guard | None = None, http_origins: Sequence[str] = ()) -> AsyncIterator[HttpGround]:
     """The same over a backend in memory, which starts at once."""
     topics = (TopicConfig("orders", read_queues=2, write_queues=2), TopicConfig("later", MessageType.DELAY))
     backend = MemoryBackend(SystemClock(), {topic.name: topic for topic in topics})
-    async with _http_port(cast("BrokerBackend", backend), guard) as ground:
+    async with _http_port(cast("BrokerBackend", backend), guard, http_origins=http_origins) as ground:
         yield ground
 
 
 @asynccontextmanager
 async def _http_port(
-    backend: BrokerBackend, guard: Guard | None, webhook_networks: Sequence[str] = ()
+    backend: BrokerBackend,
+    guard: Guard | None,
+    webhook_networks: Sequence[str] = (),
+    http_origins: Sequence[str] = (),
 ) -> AsyncIterator[HttpGround]:
     processor = Processor(backend)
     await processor.start()
-    server = HttpServer(processor, backend, "127.0.0.1", 0, guard=guard, webhook_networks=webhook_networks)
+    networks = {"webhook_networks": webhook_networks, "http_origins": http_origins}
+    server = HttpServer(processor, backend, "127.0.0.1", 0, guard=guard, **networks)
     port = await server.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=_ANSWER_LIMIT_S) as client:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import cast
 
 import pytest
 from http_ground import EVENT, HttpGround
+from memory_backend import MemoryBackend, unforeseen
 
 from millstream.model.catalogue import CATALOGUE
+from millstream.model.errors import Unreachable
 from millstream.proxy.http.problems import STATUSES
 from millstream.proxy.http.request import MAX_REQUEST_BYTES
 from patience import within_patience
@@ -33,6 +36,7 @@ def without(name: str) -> dict[str, str]:
         ({**EVENT, "ce-time": "yesterday"}, b"x", 400, "MS-3270", "not of RFC 3339"),
         ({**EVENT, "ce-my_name": "x"}, b"x", 400, "MS-3270", "no name of an attribute"),
         ({**EVENT, "ce-subject": "x" * 1025}, b"x", 400, "MS-3270", "1,025 characters"),
+        ({**EVENT, **{f"ce-x{number}": "v" for number in range(57)}}, b"x", 400, "MS-3270", "61 attributes; 60 are"),
         ({**EVENT, **STRUCTURED}, json.dumps(WHOLE).encode(), 400, "MS-3270", "in headers and an event in its body"),
         (STRUCTURED, b"{", 400, "MS-3270", "The body is no CloudEvent"),
         (STRUCTURED, json.dumps({**WHOLE, "Name": "x"}).encode(), 400, "MS-3270", "'Name' is no name"),
@@ -76,6 +80,9 @@ async def test_a_request_that_waits_to_go_on_ends_when_what_follows_it_is_none(
         ("POST", "/v1/topics/none/messages", b"x", 404, "MS-2101"),
         ("POST", "/v1/topics/a%20b/messages", b"x", 400, "MS-2103"),
         ("POST", "/v1/topics/orders", b"x", 404, "MS-5100"),
+        ("POST", f"{SEND}/", b"x", 404, "MS-5100"),
+        ("POST", "/v1/topics//messages", b"x", 404, "MS-5100"),
+        ("GET", "/v1/subscriptions/", b"", 404, "MS-5100"),
         ("GET", SEND, b"", 405, "MS-5101"),
         ("POST", f"{SEND}?unknown=1", b"x", 400, "MS-5102"),
         ("POST", f"{SEND}?tag=a&tag=b", b"x", 400, "MS-5102"),
@@ -99,6 +106,29 @@ async def test_each_wrong_request_has_its_status_and_number(
 ) -> None:
     answer = await memory.client.request(method, path, content=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+async def test_a_broker_that_is_away_is_told_with_a_time_to_come_back(memory: HttpGround) -> None:
+    backend = cast("MemoryBackend", memory.processor.backend)
+    backend.failure = Unreachable("The broker is away.")
+    for path in (SEND, RECEIVE):
+        answer = await memory.client.post(path, content=b"x")
+        assert (answer.status_code, answer.json()["code"]) == (503, "MS-5001")
+        assert answer.headers["retry-after"] == "1"
+
+
+async def test_an_unforeseen_failure_is_500_and_tells_nothing_of_itself(memory: HttpGround) -> None:
+    cast("MemoryBackend", memory.processor.backend).failure = unforeseen()
+    answer = await memory.client.post(SEND, content=b"x")
+    assert (answer.status_code, answer.json()["code"]) == (500, "MS-1006")
+    assert "secret" not in answer.text
+
+
+async def test_a_post_without_a_length_has_no_body(memory: HttpGround) -> None:
+    head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    answer = await raw(memory, head.encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"MS-3001" in answer
 
 
 async def test_an_answer_in_a_format_that_there_is_not_is_refused(memory: HttpGround) -> None:

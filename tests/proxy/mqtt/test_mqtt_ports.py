@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from mqtt_peer import connect_to
+from mqtt_peer import Dial, connect_to
 
 from certificates import identity_in, trusting
 from millstream.broker.broker import Broker
@@ -17,6 +18,7 @@ from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Connect, Ping
 from millstream.proxy.local import LocalBackend
+from millstream.proxy.mqtt import server as server_module
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.processor import Processor
 from millstream.security.tls import TlsFiles, TlsMode
@@ -91,3 +93,28 @@ async def test_another_request_of_http_gets_an_answer_of_http(server: MqttServer
     writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await within_patience(reader.read())).startswith(b"HTTP/1.1 404 ")
     writer.close()
+
+
+async def test_connections_over_the_limit_are_closed_and_those_that_are_there_go_on(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await dial()
+    await first.connect()
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 1)
+    assert await (await dial()).next_packet() is None
+    first.send(Ping(PacketType.PINGREQ))
+    await first.expect(Ping)
+
+
+async def test_what_a_connection_was_to_do_is_closed_where_it_ends_before_that_begins(
+    dial: Dial, server: MqttServer
+) -> None:
+    peer = await dial()
+    await peer.connect()
+    [connection] = server._connections
+    work = peer.expect(Ping)
+    connection.run(work)
+    connection.connection_lost(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED

@@ -7,7 +7,7 @@ is over, a client subscribed. So a receive costs what it takes, however many lit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -33,6 +33,7 @@ from millstream.model.lite import (
     LiteStartKind,
     LiteSync,
     check_lite_topic,
+    lite_queue,
 )
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.topic import MessageType
@@ -157,6 +158,15 @@ class LitePopper:
     def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """See `PopSource`."""
         self.note_change(group, topic, ledger)
+
+    def give_back(self, request: PopRequest, taken: Sequence[PoppedMessage]) -> None:
+        """See `PopSource`."""
+        for one in taken:
+            name = lite_queue(request.topic, one.handle.lite_topic)
+            ledger = self._open(request.group, name)
+            delivery = one.handle.queue_offset, one.handle.pop_time_ms
+            ledger.change_invisible(*delivery, self.clock.now_ms(), 0, uncounted=True)
+            self.note_change(request.group, name, ledger)
 
     async def wait(self, request: PopRequest, timeout_s: float) -> bool:
         """See `PopSource`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -296,13 +297,18 @@ class PopSource(Protocol):
         """Wake those for whom the end of a delivery opens the queue."""
         ...
 
+    def give_back(self, request: PopRequest, taken: Sequence[PoppedMessage]) -> None:
+        """Make visible what nobody got, in its place and without an attempt."""
+        ...
+
     async def wait(self, request: PopRequest, timeout_s: float) -> bool:
         """Wait for something to take; False after the timeout."""
         ...
 
 
 async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[PoppedMessage]:
-    """Deliveries of the source; [] after `wait_ms` (MAX_WAIT_MS at most) with nothing. Raises what the looks raise."""
+    """Deliveries of the source; [] after `wait_ms` (MAX_WAIT_MS at most) with nothing. Raises what the looks raise;
+    then, and where it is cancelled, nothing is taken."""
     deadline_s: float | None = None
     while True:
         scan = source.scan(request)
@@ -312,7 +318,11 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
         if not scan.scanned_all:
             source.pass_on(request)
         if scan.expired or scan.dead:
-            await _settle_rest(source, request, scan)
+            try:
+                await _settle_rest(source, request, scan)
+            except BaseException:
+                source.give_back(request, scan.taken)
+                raise
         if scan.taken:
             return scan.taken
         if scan.dead:

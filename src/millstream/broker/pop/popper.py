@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from millstream.broker.light_queues.light_queues import LightQueues
@@ -224,6 +225,11 @@ class Popper:
     def pass_on(self, request: PopRequest) -> None:
         """See `PopSource`."""
         self.polls.pass_on(request.group, request.topic, request.queue_id)
+
+    def give_back(self, request: PopRequest, taken: Sequence[PoppedMessage]) -> None:
+        """See `PopSource`."""
+        for one in taken:
+            self.change_invisible(ChangeInvisibleRequest(request.group, request.topic, one.handle, 0, suspend=True))
 
     async def wait(self, request: PopRequest, timeout_s: float) -> bool:
         """See `PopSource`."""

@@ -53,6 +53,7 @@ def quickstart(
     mqtt_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     amqp_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     http_port: Annotated[_FurtherPort, _PortCheck] = "auto",
+    http_origins: str = "",
     webhook_networks: str = "",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
@@ -88,6 +89,9 @@ def quickstart(
         Port for AMQP 0-9-1 clients; auto is 5672 if nobody has it, off is none.
     http_port
         Port for HTTP and CloudEvents; auto is 8082 if nobody has it, off is none.
+    http_origins
+        Origins of web pages, separated by ;, as http://localhost:3000, that may use the HTTP port from a browser beside
+        its own; * is all.
     webhook_networks
         Addresses and networks (CIDR), separated by ;, that are not public and that subscriptions over HTTP may post
         events to.
@@ -139,7 +143,11 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
-        protocols=_protocols({"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}, webhook_networks.split(";")),
+        protocols=_protocols(
+            {"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port},
+            webhook_networks=_split_list(webhook_networks),
+            http_origins=_split_list(http_origins),
+        ),
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,
@@ -170,14 +178,23 @@ def quickstart(
     return ExitCode.DONE
 
 
-def _protocols(ports: Mapping[str, _FurtherPort], webhook_networks: Sequence[str]) -> tuple[WantedPort, ...]:
+def _split_list(text: str) -> list[str]:
+    return [one.strip() for one in text.split(";") if one.strip()]
+
+
+def _protocols(
+    ports: Mapping[str, _FurtherPort], *, webhook_networks: Sequence[str], http_origins: Sequence[str]
+) -> tuple[WantedPort, ...]:
     """The ports for further protocols. The usual one is left to whoever has it."""
     from millstream.server import protocol_ports as known
 
     usual: dict[str, tuple[int, known.PortMaker]] = {
         "mqtt": (known.MQTT_PORT, known.mqtt_port),
         "amqp": (known.AMQP_PORT, known.amqp_port),
-        "http": (known.HTTP_PORT, partial(known.http_port, webhook_networks=[*filter(None, webhook_networks)])),
+        "http": (
+            known.HTTP_PORT,
+            partial(known.http_port, webhook_networks=webhook_networks, http_origins=http_origins),
+        ),
     }
     wanted = []
     for name, port in ports.items():

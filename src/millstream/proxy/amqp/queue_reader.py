@@ -423,7 +423,15 @@ class AmqpQueueReader:
             # As large as these, the next ones are likely to be.
             self._body_bytes = max(total_bytes // passed, 1)
         if passed < len(found):
-            await self.access.put_back(found[passed:], uncounted=True)
+            await self._put_back(found[passed:])
+
+    async def _put_back(self, left: list[AmqpDelivery]) -> None:
+        try:
+            await self.access.put_back(left, uncounted=True)
+        except BaseException:
+            # One that was put back already is refused a second time.
+            self._run(self.access.put_back(left, uncounted=True))
+            raise
 
     def _room(self) -> int:
         if self._window_size:

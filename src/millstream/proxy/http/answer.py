@@ -28,7 +28,9 @@ class HttpAnswer:
 
     async def write(self, send: Send) -> None:
         """Write it. It may still lie in the buffer of the connection afterwards."""
-        headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
+        headers = [*self.headers]
+        if self.status != HTTPStatus.NO_CONTENT:
+            headers.append((b"content-length", b"%d" % len(self.body)))
         if self.body:
             headers.append((b"content-type", self.content_type))
         await send({"type": "http.response.start", "status": int(self.status), "headers": headers})

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from millstream.model.errors import MillstreamError, Refused
 from millstream.proxy.http.answer import HttpAnswer, Receive, Send
+from millstream.proxy.http.origins import Origins, add_fields, preflight_answer
 from millstream.proxy.http.problems import internal_problem, problem_answer
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
@@ -27,6 +28,9 @@ _COLLECTIONS: Final = frozenset(("topics", "groups", "messages", "subscriptions"
 
 _NAME: Final = "*"
 _UNKNOWN: Final = "unknown"
+_OVERLOAD: Final = "REQUESTS_OVER_BUDGET"
+"""What clients bring about: the log of a server must not grow by it."""
+
 _CLOSE: Final = (b"connection", b"close")
 
 Handler = Callable[..., Awaitable[HttpAnswer | None]]
@@ -43,14 +47,25 @@ class Route:
 
 
 class HttpApplication:
-    """Answers requests by `routes`: path, with `*` for names, to method to what answers it."""
+    """Answers requests by `routes`: path, with `*` for names, to method to what answers it.
 
-    def __init__(self, routes: Mapping[str, Mapping[str, Route]], service: HttpService) -> None:
+    `origins` says which pages of browsers may use them.
+    """
+
+    def __init__(
+        self, routes: Mapping[str, Mapping[str, Route]], service: HttpService, origins: Origins | None = None
+    ) -> None:
+        self._origins = origins or Origins()
         self._traffic = service.traffic
         self._routes = routes
         self._gate = service.gate
         self._clock = service.clock
         self._latency = service.latency
+
+    @property
+    def routes(self) -> Mapping[str, Mapping[str, Route]]:
+        """What is answered: path, with `*` for names, to method to what answers it."""
+        return self._routes
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -59,13 +74,15 @@ class HttpApplication:
         answer: HttpAnswer | None
         try:
             request = HttpRequest.of(scope, receive, send)
+            if fields := self._origins.fields_for(request.headers):
+                send = request.send = add_fields(send, fields)
             shape, names = _shape_of(scope["raw_path"].decode("ascii"))
             methods = self._routes.get(shape)
             if methods is None:
                 raise Refused("HTTP_RESOURCE", f"There is nothing at {scope['raw_path'].decode('ascii')[:200]}.")
             route = methods.get("GET" if request.method == "HEAD" else request.method)
             if route is None:
-                answer = _not_allowed(request, methods)
+                answer = _answer_by_itself(request, methods)
             else:
                 action = route.action
                 if not route.is_open:
@@ -75,7 +92,7 @@ class HttpApplication:
             return
         except MillstreamError as error:
             answer = problem_answer(error)
-            if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and error.name != _OVERLOAD:
                 _log.error("%s over HTTP failed: %s", action, error)
         except Exception as error:  # noqa: BLE001 - the edge of one request
             _log.error("%s over HTTP failed in an unforeseen way", action, exc_info=error)
@@ -96,17 +113,20 @@ def _shape_of(path: str) -> tuple[str, list[str]]:
     """The path with `*` in the place of names, and the names."""
     shape, names, is_name = [], [], False
     for part in path.split("/"):
-        if is_name:
+        if is_name and part:
             names.append(unquote(part) if "%" in part else part)
             shape.append(_NAME)
             is_name = False
         else:
+            # A blank name is none.
             shape.append(part)
             is_name = part in _COLLECTIONS
     return "/".join(shape), names
 
 
-def _not_allowed(request: HttpRequest, methods: Mapping[str, Route]) -> HttpAnswer:
+def _answer_by_itself(request: HttpRequest, methods: Mapping[str, Route]) -> HttpAnswer:
+    if request.method == "OPTIONS" and (answer := preflight_answer(request.headers, [*methods])) is not None:
+        return answer
     allowed = ", ".join(methods)
     answer = problem_answer(Refused("HTTP_METHOD", f"{request.method[:20]} is not taken there; {allowed} is."))
     answer.headers = (*answer.headers, (b"allow", allowed.encode()))

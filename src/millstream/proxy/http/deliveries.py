@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,17 +16,25 @@ from millstream.model.errors import MillstreamError, Refused
 from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.cloud_events import BATCH_TYPE, encode_event, event_attributes
+from millstream.proxy.budget import Answers, Share
 from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answer
 from millstream.proxy.http.problems import problem_answer, status_of
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
 from millstream.proxy.http.settlement import DEFAULT_INVISIBLE_MS, DeliveryPlace, check_handles, settle
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
-from millstream.proxy.stored_body import body_of
+from millstream.proxy.stored_body import body_of, is_packed, unpack
 from millstream.proxy.throttle import Caller
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
-__all__ = ["ATTEMPT_EXTENSION", "HANDLE_EXTENSION", "MAX_WAIT_MS", "DeliveryResource", "encode_messages"]
+__all__ = [
+    "ATTEMPT_EXTENSION",
+    "HANDLE_EXTENSION",
+    "MAX_WAIT_MS",
+    "DeliveryResource",
+    "encode_in_time",
+    "encode_messages",
+]
 
 MAX_WAIT_MS: Final = 20_000
 """Milliseconds that a receive waits for messages at most; longer wishes are cut."""
@@ -72,7 +82,7 @@ class DeliveryResource:
         gone = asyncio.ensure_future(request.receive())
         self._traffic.sessions += 1
         try:
-            popped = await _unless(gone, self._processor.receive(wish))
+            popped = await self._receive_unless(gone, wish)
             if popped is not None:
                 await self._hand_over(request.send, wish, popped, gone, is_batch=is_batch)
         finally:
@@ -115,6 +125,25 @@ class DeliveryResource:
             wait_ms=min(query.duration_ms("wait") or 0, MAX_WAIT_MS),
         )
 
+    async def _receive_unless(self, gone: asyncio.Future[Any], wish: ReceiveRequest) -> list[PoppedMessage] | None:
+        """What is received, or None, and nothing is taken, where the client goes before."""
+        task = asyncio.ensure_future(self._processor.receive(wish))
+        try:
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        except BaseException:
+            # This request has its end; its receive may have ended in the same turn, or take notice of it later.
+            task.cancel()
+            task.add_done_callback(lambda ended: self._give_back_of(ended, wish))
+            raise
+        return None if task.cancelled() else task.result()
+
+    def _give_back_of(self, ended: asyncio.Future[list[PoppedMessage]], wish: ReceiveRequest) -> None:
+        if not ended.cancelled() and ended.exception() is None and ended.result():
+            self._processor.give_back(wish, ended.result())
+
     async def _hand_over(
         self,
         send: Send,
@@ -127,12 +156,7 @@ class DeliveryResource:
         share, is_handed_over = None, False
         try:
             share = self._processor.answers.begin(wish.client_id, popped) if popped else None
-            size_bytes = sum([len(one.message.body) for one in popped])
-            body = (
-                _encode(popped, is_batch=is_batch)
-                if size_bytes <= HEAVY_BYTES
-                else await HEAVY_WORK.run(size_bytes, lambda: _encode(popped, is_batch=is_batch))
-            )
+            body = await encode_in_time(popped, self._processor.answers, share, partial(_encode, is_batch=is_batch))
             answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
             await answer.write_through(send)
             self._traffic.messages_out += len(popped)
@@ -207,6 +231,27 @@ def _encode(popped: Sequence[PoppedMessage], *, is_batch: bool) -> bytes:
     return b"[" + b",".join(events) + b"]"
 
 
+async def encode_in_time(
+    popped: Sequence[PoppedMessage],
+    answers: Answers,
+    share: Share | None,
+    encode: Callable[[Sequence[PoppedMessage]], bytes],
+) -> bytes:
+    """What `encode` makes of messages with plain bodies, in a thread where that takes long. TOO_MANY_REQUESTS where
+    they are too large together."""
+    if share is not None and any(is_packed(one.message) for one in popped):
+        plain = []
+        for one in popped:
+            message = await unpack(one.message)
+            answers.grow(share, len(message.body) - len(one.message.body))
+            plain.append(replace(one, message=message))
+        popped = plain
+    size_bytes = sum([len(one.message.body) for one in popped])
+    if size_bytes <= HEAVY_BYTES:
+        return encode(popped)
+    return await HEAVY_WORK.run(size_bytes, partial(encode, popped))
+
+
 def encode_messages(popped: Sequence[PoppedMessage]) -> bytes:
     """The messages as JSON, with their handles beside the events."""
     messages = [
@@ -220,19 +265,6 @@ def encode_messages(popped: Sequence[PoppedMessage]) -> bytes:
         for one in popped
     ]
     return orjson.dumps({"messages": messages})
-
-
-async def _unless(gone: asyncio.Future[Any], receiving: Awaitable[list[PoppedMessage]]) -> list[PoppedMessage] | None:
-    """What is received, or None, and nothing is taken, where the client goes before."""
-    task = asyncio.ensure_future(receiving)
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not task.done():
-            task.cancel()
-    if task.cancelled() or not task.done():
-        await asyncio.wait((task,))
-    return None if task.cancelled() else task.result()
 
 
 def _is_disconnect(gone: asyncio.Future[Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from millstream import __version__
 from millstream.protocol.cloud_events import BATCH_TYPE, STRUCTURED_TYPE
 from millstream.protocol.problem import PROBLEM_TYPE
+from millstream.proxy.grpc.namespace import NAMESPACE_HEADER
 from millstream.proxy.http.answer import HttpAnswer, json_answer
 from millstream.proxy.http.request import HttpRequest
 
@@ -43,6 +44,7 @@ def describe_api() -> dict[str, Any]:
                         "priority": ("Their priority, in topics of the type PRIORITY.", _NUMBER),
                         "delay": ("After what time they are delivered.", _DURATION),
                         "deliverat": ("When they are delivered, as 2026-11-24T08:30:00Z.", _TEXT),
+                        "property.NAME": ("A user property of the messages, of any name.", _TEXT),
                     },
                     body=("application/octet-stream", STRUCTURED_TYPE, BATCH_TYPE),
                 ),
@@ -55,7 +57,8 @@ def describe_api() -> dict[str, Any]:
                     "New messages as server-sent events.",
                     ("TOPIC",),
                     {**_FILTERS, "from": ("The id of the last event that was read, or earliest.", _TEXT)},
-                    answer="text/event-stream",
+                    answers=("text/event-stream",),
+                    headers={"Last-Event-ID": "The id of the last event that was read; goes before from."},
                 ),
             },
             f"{deliveries}/receive": {
@@ -68,6 +71,7 @@ def describe_api() -> dict[str, Any]:
                         "wait": ("How long to wait for the first, up to 20s.", _DURATION),
                         "invisible": ("For how long they are hidden from others, 10s to 12h.", _DURATION),
                     },
+                    answers=(_JSON, BATCH_TYPE),
                 ),
             },
             f"{deliveries}/websocket": {
@@ -103,11 +107,18 @@ def describe_api() -> dict[str, Any]:
                 "put": _operation("Put another subscription in its place.", ("ID",), body=(_JSON,)),
                 "delete": _operation("Have it no more.", ("ID",), status="204"),
             },
-            "/health": {"get": _operation("Whether the port answers.", ())},
+            "/v1/openapi.json": {"get": _open("This page.")},
+            "/health": {"get": _open("Whether the port answers.")},
         },
         "components": {"securitySchemes": {"basic": {"type": "http", "scheme": "basic"}}},
         "security": [{}, {"basic": []}],
     }
+
+
+def _open(summary: str) -> dict[str, Any]:
+    """An operation that asks for no user."""
+    found = _operation(summary, (), headers={})
+    return {**found, "parameters": [], "security": [{}]}
 
 
 def _settling(summary: str, parameters: _Parameters | None = None) -> dict[str, Any]:
@@ -120,19 +131,24 @@ def _operation(
     parameters: _Parameters | None = None,
     *,
     body: Sequence[str] = (),
-    answer: str = _JSON,
+    answers: Sequence[str] = (_JSON,),
     status: str = "200",
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     described: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in names
     ]
     for name, (meaning, schema) in (parameters or {}).items():
         described.append({"name": name, "in": "query", "description": meaning, "schema": schema})
+    for name, meaning in {**(headers or {}), NAMESPACE_HEADER: "The namespace of the topics and groups."}.items():
+        described.append({"name": name, "in": "header", "description": meaning, "schema": _TEXT})
     problem = {
         "description": "What is wrong, with its number in docs/errors.md.",
         "content": {PROBLEM_TYPE: {"schema": {"type": "object"}}},
     }
-    content: dict[str, Any] = {} if status in _WITHOUT_BODY else {"content": {answer: {"schema": {}}}}
+    content: dict[str, Any] = (
+        {} if status in _WITHOUT_BODY else {"content": {answer: {"schema": {}} for answer in answers}}
+    )
     found: dict[str, Any] = {
         "summary": summary,
         "parameters": described,

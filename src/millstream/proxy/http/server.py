@@ -13,6 +13,7 @@ from millstream.proxy.http.deliveries import DeliveryResource
 from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.measures import add_http
 from millstream.proxy.http.openapi import show_api
+from millstream.proxy.http.origins import Origins
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.sends import SendResource
 from millstream.proxy.http.service import HttpService
@@ -44,7 +45,8 @@ class HttpServer:
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in. `memory`,
     `descriptors` and `strangers` are for servers that share them with others of the process.
     `origin` is by what name sinks of subscriptions know this server, `webhook_networks` which networks of their own
-    they may lie in: addresses and CIDR. Raises ILLEGAL_POLICY for one that is neither.
+    they may lie in: addresses and CIDR. Raises ILLEGAL_POLICY for one that is neither. `http_origins` are the origins
+    whose pages may use the port beside its own; StartRefused with ILLEGAL_SETTING.
     """
 
     def __init__(
@@ -62,21 +64,25 @@ class HttpServer:
         clock: Clock | None = None,
         origin: str = "",
         webhook_networks: Sequence[str] = (),
+        http_origins: Sequence[str] = (),
     ) -> None:
         clock = clock or SystemClock()
         memory = memory or ConnectionMemory()
         service = HttpService(processor, HttpGate(guard), memory, clock)
+        # What clients do not read lies in answers and in the windows of streams.
+        memory.watch(lambda: processor.answers.used_bytes)
         self._processor = processor
         self._traffic = service.traffic
         self._latency = service.latency
         self._streams = StreamResource(service)
         sink = Sink(OutboundCaller(OutboundRule(webhook_networks)), origin or host)
+        memory.watch(lambda: self._streams.tails.size_bytes)
         self._book = SubscriptionBook(processor, backend, sink, guard, clock)
         subscriptions = SubscriptionResource(service, self._book, sink)
         routes = _routes(
             SendResource(service), DeliveryResource(service), WebSocketResource(service), self._streams, subscriptions
         )
-        self._application = HttpApplication(routes, service)
+        self._application = HttpApplication(routes, service, Origins(http_origins))
         self._port = AsgiPort(
             self._application,
             host,

@@ -198,6 +198,8 @@ class _Stream:
         await self._send_part(_KEEP_ALIVE)
         await self._catch_up(ends)
         while True:
+            # Returns once the buffer has room: an event that waits for it would be a copy for each slow client.
+            await self._send_part(b"")
             if self._reader.is_behind:
                 await self._catch_up(self._reader.restart())
             elif events := self._next_events():

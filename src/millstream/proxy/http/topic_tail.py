@@ -236,6 +236,9 @@ class TopicTails:
         tail = self._tails.get(topic)
         if tail is None:
             tail = self._tails[topic] = TopicTail(self)
+            # What each may take has become less, and nothing may come to the others for long.
+            for other in self._tails.values():
+                other.cut()
         reader = TailReader(tail)
         tail.readers.add(reader)
         try:

@@ -16,7 +16,7 @@ from millstream.model.handles import ReceiptHandle
 from millstream.model.moment import duration_ms
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.websocket import CloseCode
-from millstream.proxy.http.deliveries import encode_messages
+from millstream.proxy.http.deliveries import encode_in_time, encode_messages
 from millstream.proxy.http.in_flight import InFlight
 from millstream.proxy.http.problems import RETRY_AFTER_S, status_of
 from millstream.proxy.http.request import HttpRequest
@@ -24,7 +24,6 @@ from millstream.proxy.http.service import HttpService
 from millstream.proxy.http.settlement import DeliveryPlace, Settlement, check_handles, settle
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
 from millstream.proxy.throttle import Caller
-from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = ["WebSocketSession", "admit"]
@@ -103,6 +102,8 @@ class WebSocketSession:
         try:
             while (text := await self._socket.receive()) is not None:
                 await self._obey(text)
+                # At a broker of this process a command ends within its turn, and thousands may wait.
+                await asyncio.sleep(0)
         except MillstreamError as error:
             self._close_for(error)
         except Exception as error:  # noqa: BLE001 - the edge of one WebSocket
@@ -124,13 +125,13 @@ class WebSocketSession:
                 continue
             try:
                 popped = await self._receive(min(room, MAX_RECEIVE_MESSAGES))
+                if popped:
+                    await self._hand_over(popped)
             except MillstreamError as error:
                 if error.name not in _PATIENT:
                     raise
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue
-            if popped:
-                await self._hand_over(popped)
             # A receive that is not to wait any more comes back at once.
             await asyncio.sleep(0)
 
@@ -156,24 +157,20 @@ class WebSocketSession:
         return popped
 
     async def _hand_over(self, popped: Sequence[PoppedMessage]) -> None:
+        answers, share = self._processor.answers, None
         try:
-            share = self._processor.answers.begin(self._wish.client_id, popped)
+            share = answers.begin(self._wish.client_id, popped)
+            await self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
+            self._service.traffic.messages_out += len(popped)
         except MillstreamError:
+            # No frame was made of them.
             for one in popped:
                 self._in_flight.remove(one.handle.encode())
             self._processor.give_back(self._wish, popped)
             raise
-        try:
-            size_bytes = sum([len(one.message.body) for one in popped])
-            text = (
-                encode_messages(popped)
-                if size_bytes <= HEAVY_BYTES
-                else await HEAVY_WORK.run(size_bytes, lambda: encode_messages(popped))
-            )
-            await self._socket.send(text)
-            self._service.traffic.messages_out += len(popped)
         finally:
-            self._processor.answers.end(share)
+            if share is not None:
+                answers.end(share)
 
     def _note_end(self, giving: asyncio.Task[None]) -> None:
         """Nothing is given any more: the WebSocket has no sense without."""

@@ -61,7 +61,6 @@ class WebSocketResource:
             fields = refusal.fields if refusal is not None else ()
             answer.headers = (*answer.headers, *((name.lower().encode(), value.encode()) for name, value in fields))
             return answer
-        _check_origin(request)
         if self._open >= MAX_WEBSOCKETS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"{MAX_WEBSOCKETS} WebSockets are open, which is the limit.")
         self._processor.check_wish(wish)
@@ -77,11 +76,3 @@ class WebSocketResource:
             self._open -= 1
             self._service.traffic.sessions -= 1
         return None
-
-
-def _check_origin(request: HttpRequest) -> None:
-    """A browser opens a WebSocket for the page of any site, and shows its user's secret with it; what such a page may
-    do over HTTP, which is not to read, it may not do here."""
-    origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    if origin is not None and origin.partition("://")[2].lower() != host.lower():
-        raise Refused("HTTP_ORIGIN", f"A page of {origin[:200]!r} asks for a WebSocket of {host[:200]!r}.")

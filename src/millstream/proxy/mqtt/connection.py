@@ -257,6 +257,8 @@ class MqttConnection(asyncio.Protocol):
             background = self._background = set()
         background.add(task)
         task.add_done_callback(self._note_done)
+        # Of a task that is cancelled before it has begun nobody else does so.
+        task.add_done_callback(lambda _: work.close())
 
     def _note_done(self, task: asyncio.Task[None]) -> None:
         if self._background is not None:

@@ -175,6 +175,15 @@ class LightQueueReader:
                 ChangeInvisibleRequest(self._group, self._topic, handle, 0, suspend=uncounted)
             )
 
+    async def _release_rest(self, popped: Sequence[PoppedMessage]) -> None:
+        """Make visible what was not sent; to the end, although this task is cancelled meanwhile."""
+        releasing = asyncio.gather(*[self._release(one.handle, uncounted=True) for one in popped])
+        try:
+            await asyncio.shield(releasing)
+        except asyncio.CancelledError:
+            await releasing
+            raise
+
     async def _read(self) -> None:
         attempt = 0
         try:
@@ -213,14 +222,12 @@ class LightQueueReader:
                 try:
                     one.message = await unpack(one.message)
                 except BaseException:
-                    for rest in popped[position:]:
-                        await self._release(rest.handle, uncounted=True)
+                    await self._release_rest(popped[position:])
                     raise
             taken = TakenMessage(self, one.handle, now_s)
             outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
             if outcome is Taken.REFUSED:
-                for rest in popped[position:]:
-                    await self._release(rest.handle, uncounted=True)
+                await self._release_rest(popped[position:])
                 return
             self._taken[taken] = None
             self._holding.add(self)

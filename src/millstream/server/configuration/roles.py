@@ -241,6 +241,11 @@ class ProxyConfiguration:
     http_port: int = setting(
         -1, "Port for HTTP and CloudEvents; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )
+    http_origins: tuple[str, ...] = setting(
+        (),
+        "Origins of web pages, as https://shop.example:8443, that may use the HTTP port from a browser (CORS, "
+        "WebSockets) beside its own; * is all, whose requests come without the user's secret.",
+    )
     webhook_networks: tuple[str, ...] = setting(
         (), "Addresses and networks (CIDR) that are not public and that subscriptions over HTTP may post events to."
     )

@@ -117,7 +117,13 @@ class WebhookDelivery:
             self._processor.give_back(wish, popped)
             raise
         has_ended = any(verdict.outcome is AttemptOutcome.ENDED for verdict in verdicts)
-        await self._settle(popped, verdicts)
+        settling = asyncio.ensure_future(self._settle(popped, verdicts))
+        try:
+            await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            # What the sink took must not be posted again.
+            await settling
+            raise
         if self._pause_s:
             pause_s, self._pause_s = self._pause_s, 0.0
             await asyncio.sleep(pause_s)
