@@ -272,7 +272,9 @@ async def close_connection(writer: asyncio.StreamWriter, *, reset: bool) -> None
     """Close it, or cut it off."""
     if reset:
         linger = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        # One that the server has cut off is closed here, too.
+        with suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
