@@ -285,6 +285,15 @@ class MqttSession:
         shares = [one.share for one in self.subscriptions.values() if one.share is not None] if self.has_shares else []
         return shares if self.queue is None else [self.queue, *shares]
 
+    async def close_readers(self) -> None:
+        """Have them read no more: what they took is visible again, unless it goes on with this client alone."""
+        for reader in self.readers():
+            await reader.close()
+        if self.shared_sender is not None:
+            await self.shared_sender.settle()
+            for reader in self.readers():
+                await reader.settle()
+
     def _wake_readers(self) -> None:
         if self.queue is not None or self.has_shares:
             for reader in self.readers():

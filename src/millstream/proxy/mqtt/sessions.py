@@ -355,12 +355,10 @@ class SessionTable:
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
         try:
-            for reader in session.readers():
-                await reader.close()
-            if session.shared_sender is not None:
-                await session.shared_sender.settle()
-                for reader in session.readers():
-                    await reader.settle()
+            await session.close_readers()
+            for one in session.subscriptions.values() if session.has_shares else ():
+                if one.share is not None:
+                    self._shares.wake(one.share.name)
             if session.packet_ids is not None:
                 await session.packet_ids.settle()
             if self.store.has(client_id, session.claim):
