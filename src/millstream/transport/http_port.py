@@ -68,6 +68,11 @@ LINGER_S: Final = 2.0
 WEBSOCKET_EXTENSION: Final = "millstream.websocket"
 """The name of what opens a WebSocket: called with the header fields of a handshake that was checked."""
 
+_RECEIVE_BYTES: Final = 32 * 1024
+_BODY_AHEAD_BYTES: Final = 16 * 1024
+"""Bytes that a connection receives at a time, and bytes of a body that its application has not asked for over which no
+more are received: no budget counts these, and there may be ten thousand connections."""
+
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
 
@@ -238,6 +243,8 @@ class _HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):
+            transport.max_size = _RECEIVE_BYTES
         self._port.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -269,6 +276,9 @@ class _HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head, self._has_turned = False, True
         self._head_bytes, self._head_since_s = 0, None
+        if self._refused_s is not None:
+            # Behind a request that was refused, in the same chunk.
+            return
         size_bytes = len(self.url) + sum([len(name) + len(value) + _HEADER_MARKS for name, value in self.headers])
         if size_bytes > MAX_HTTP_HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
@@ -285,8 +295,10 @@ class _HttpConnection(HttpToolsProtocol):
         self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        if self.cycle is not None:
+        if self.cycle is not None and self._refused_s is None:
             super().on_body(body)
+            if len(self.cycle.body) > _BODY_AHEAD_BYTES:
+                self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._is_in_head = True

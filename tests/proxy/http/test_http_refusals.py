@@ -161,6 +161,17 @@ async def test_a_head_over_the_limit_is_refused(memory: HttpGround) -> None:
     assert b"MS-5013" in answer
 
 
+async def test_what_follows_a_refused_head_is_not_taken_up(
+    memory: HttpGround, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = b"GET /health HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 70_000 + b"\r\n\r\n"
+    behind = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\na".encode()
+    answer = await raw(memory, large + behind)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert not caplog.records
+
+
 async def test_pipelined_posts_are_answered_in_their_order(memory: HttpGround) -> None:
     one = f"POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\na".encode()
     last = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\nb".encode()
