@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.broker.light_queues.dispatcher import RouteDispatcher
+from millstream.broker.light_queues.queue_lengths import QueueLengths
 from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
@@ -64,6 +65,7 @@ class LightQueues:
         self._deletions = deletions
         self._polls = polls
         self._clock = clock
+        self.lengths = QueueLengths(dispatcher.table, store, offsets, clock)
         self._appender: Appender | None = None
         self._leaving: dict[str, str] = {}
         self._departure = asyncio.Event()
@@ -89,6 +91,7 @@ class LightQueues:
         self._appender = appender
         appender.dispatcher = self.dispatcher
         self.dispatcher.on_removed = self._note_removed
+        self.dispatcher.choose = self.lengths.leave_out_full
         undeclared = self.dispatcher.table.list_undeclared()
         if undeclared:
             self._take_back([binding_key(name, each) for name in undeclared for each in self._binding_ids(name)])
