@@ -76,7 +76,9 @@ class HttpApplication:
         except MillstreamError as error:
             answer = problem_answer(error)
             if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                _log.error("%s over HTTP failed: %s", action, error)
+                # Where clients are the cause the server is well.
+                level = logging.WARNING if error.name == "REQUESTS_OVER_BUDGET" else logging.ERROR
+                _log.log(level, "%s over HTTP failed: %s", action, error)
         except Exception as error:  # noqa: BLE001 - the edge of one request
             _log.error("%s over HTTP failed in an unforeseen way", action, exc_info=error)
             answer = internal_problem()
