@@ -20,7 +20,7 @@ from millstream.model.group import MAX_GROUP_ATTEMPTS, FirstPosition, GroupConfi
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, is_light_queue, light_name_of, light_queue
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import KEYS
-from millstream.model.routing.routes import LightQueueConfig
+from millstream.model.routing.routes import SESSION_KIND, LightQueueConfig
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.route_records import binding_key, queue_key
@@ -128,7 +128,8 @@ class LightQueues:
                 "LIGHT_QUEUE_GROUP",
                 f"The light queue {stored_name!r} is read by the group {config.group!r}, not by {group[:200]!r}.",
             )
-        found = self._groups.find(group)
+        # A group that somebody made by the name of all sessions' group must not decide over other clients' messages.
+        found = None if config.kind == SESSION_KIND else self._groups.find(group)
         if found is None:
             return _default_group(config)
         if not found.enabled:

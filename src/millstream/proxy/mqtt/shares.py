@@ -16,7 +16,7 @@ from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
-from millstream.proxy.mqtt.light_routes import share_queue_name
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, share_queue_name
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
@@ -69,7 +69,7 @@ class ShareTable:
         TOPIC_FILTER_INVALID where the group can be none, or is not there."""
         try:
             check_group_name(group)
-            if is_tool_group(group):
+            if is_tool_group(group) or group == SESSION_GROUP:
                 raise NameRefused("ILLEGAL_GROUP", f"{group!r} is one of the system's own groups.")
             await self._services.backend.group(group)
         except NameRefused as error:
