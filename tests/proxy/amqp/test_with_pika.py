@@ -448,6 +448,17 @@ def test_a_full_queue_is_within_its_length_whoever_sends(site: AmqpSite, channel
         channel.basic_publish("strangers", "x", b"6")
 
 
+def test_messages_expire_in_a_queue_whoever_sends(site: AmqpSite, channel: BlockingChannel) -> None:
+    dead = queue(channel)
+    arguments = {"x-message-ttl": 50, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.exchange_declare("brief", "topic")
+    name = queue(channel, "brief-expire", **arguments)
+    channel.queue_bind(name, "brief", "#")
+    send_by_others(site, "brief", b"1")
+    _, properties, body = get(channel, dead)
+    assert (body, properties.headers["x-death"][0]["reason"]) == (b"1", "expired")
+
+
 def test_a_queue_is_within_its_bytes_whoever_sends(site: AmqpSite, channel: BlockingChannel) -> None:
     channel.exchange_declare("heavy", "topic")
     name = queue(channel, "heavy-drop", **{"x-max-length-bytes": 250})
