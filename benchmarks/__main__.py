@@ -33,6 +33,7 @@ from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
 from benchmarks.mqtt import measure_mqtt
+from benchmarks.mqtt_restart import measure_mqtt_restart
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
@@ -95,6 +96,10 @@ def main() -> int:
         "ingest": measure_ingest,
         "unused-ports": measure_unused_ports,
         "mqtt": measure_mqtt,
+        "mqtt-restart": lambda: {
+            "nothing waits": measure_mqtt_restart(),
+            "a message waits in each": measure_mqtt_restart(waiting=True),
+        },
         "calls": measure_calls,
         "compiled": measure_compiled,
         "share": measure_share,

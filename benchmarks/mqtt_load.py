@@ -21,7 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["run_load"]
+__all__ = [
+    "LoadClient",
+    "connect_from",
+    "connect_packet",
+    "cpu_s",
+    "memory_bytes",
+    "publish_packet",
+    "run_load",
+    "subscribe_packet",
+]
 
 _PAYLOAD: Final = b"x" * 100
 _RECEIVE_BYTES: Final = 1 << 18
@@ -44,35 +53,42 @@ def _packet(first: int, body: bytes) -> bytes:
     return bytes((first,)) + length + body
 
 
-def _connect(name: str, *, clean: bool = True) -> bytes:
+def connect_packet(name: str, *, clean: bool = True) -> bytes:
+    """CONNECT of 3.1.1."""
     return _packet(0x10, _text(b"MQTT") + bytes((4, 2 if clean else 0, 0, 0)) + _text(name.encode()))
 
 
-def _subscribe(topic: str, qos: int) -> bytes:
+def subscribe_packet(topic: str, qos: int) -> bytes:
+    """SUBSCRIBE with one filter."""
     return _packet(0x82, b"\0\1" + _text(topic.encode()) + bytes((qos,)))
 
 
-def _publish(topic: str, qos: int, number: int = 0) -> bytes:
-    return _packet(0x30 | qos << 1, _text(topic.encode()) + (number.to_bytes(2, "big") if qos else b"") + _PAYLOAD)
+def publish_packet(topic: str, qos: int, number: int = 0, *, retain: bool = False) -> bytes:
+    """PUBLISH of 100 bytes."""
+    return _packet(
+        0x30 | qos << 1 | retain, _text(topic.encode()) + (number.to_bytes(2, "big") if qos else b"") + _PAYLOAD
+    )
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _memory_bytes(pid: int) -> int:
+def memory_bytes(pid: int) -> int:
+    """What a process holds in memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-class _Client:
+class LoadClient:
     """One connection that was let in, with the bytes that are no whole packet yet."""
 
     def __init__(self, address: tuple[str, int], name: str, *, clean: bool = True) -> None:
         self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.held = b""
-        self.socket.sendall(_connect(name, clean=clean))
+        self.socket.sendall(connect_packet(name, clean=clean))
         self.expect(4)
 
     def expect(self, size_bytes: int) -> bytes:
@@ -87,7 +103,7 @@ class _Client:
 
     def subscribe(self, topic: str, qos: int) -> None:
         """Subscribe, and wait for the answer."""
-        self.socket.sendall(_subscribe(topic, qos))
+        self.socket.sendall(subscribe_packet(topic, qos))
         self.expect(5)
 
     def packets(self, size_bytes: int) -> list[bytes]:
@@ -107,7 +123,7 @@ class _Load:
         self.selector = selectors.DefaultSelector()
         self.done = 0
 
-    def watch(self, client: _Client, act: Callable[[], None]) -> None:
+    def watch(self, client: LoadClient, act: Callable[[], None]) -> None:
         self.selector.register(client.socket, selectors.EVENT_READ, act)
 
     def run(self, seconds: float) -> float:
@@ -119,8 +135,8 @@ class _Load:
         return now_s - began_s
 
 
-def _publisher(load: _Load, client: _Client, topic: str, qos: int, in_flight: int, *, counts: bool) -> None:
-    frames = {number.to_bytes(2, "big"): _publish(topic, qos, number) for number in range(1, in_flight + 1)}
+def _publisher(load: _Load, client: LoadClient, topic: str, qos: int, in_flight: int, *, counts: bool) -> None:
+    frames = {number.to_bytes(2, "big"): publish_packet(topic, qos, number) for number in range(1, in_flight + 1)}
 
     def act() -> None:
         answers = client.packets(4)
@@ -136,8 +152,8 @@ def _publisher(load: _Load, client: _Client, topic: str, qos: int, in_flight: in
     client.socket.sendall(b"".join(frames.values()))
 
 
-def _subscriber(load: _Load, client: _Client, topic: str) -> None:
-    size_bytes = len(_publish(topic, 1, 1))
+def _subscriber(load: _Load, client: LoadClient, topic: str) -> None:
+    size_bytes = len(publish_packet(topic, 1, 1))
     place = 4 + len(topic)
 
     def act() -> None:
@@ -149,11 +165,11 @@ def _subscriber(load: _Load, client: _Client, topic: str) -> None:
 
 
 def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
-    frame = _publish("b/fan", 0)
-    sender = _Client(address, "sender")
+    frame = publish_packet("b/fan", 0)
+    sender = LoadClient(address, "sender")
     received = [0]
 
-    def act_of(client: _Client, *, leads: bool) -> Callable[[], None]:
+    def act_of(client: LoadClient, *, leads: bool) -> Callable[[], None]:
         def act() -> None:
             count = len(client.packets(len(frame)))
             load.done += count
@@ -164,13 +180,14 @@ def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
         return act
 
     for number in range(subscribers):
-        client = _Client(address, f"fan-{number}")
+        client = LoadClient(address, f"fan-{number}")
         client.subscribe("b/fan", 0)
         load.watch(client, act_of(client, leads=not number))
     sender.socket.sendall(frame * _FAN_WINDOW)
 
 
-def _connect_from(source: str, address: tuple[str, int]) -> socket.socket:
+def connect_from(source: str, address: tuple[str, int]) -> socket.socket:
+    """A connection from that local address; a blank one stands for any."""
     one = socket.socket()
     if source:
         # The port is chosen at the connect, when it is known to whom: else those of closed connections are in the way.
@@ -188,9 +205,9 @@ def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribe
         for number in range(start, min(start + _AT_ONCE, count)):
             # The ports of one source address do not suffice for many.
             source = f"127.0.0.{2 + number // _PORTS_AN_ADDRESS}" if address[0].startswith("127.") else ""
-            one = _connect_from(source, address)
+            one = connect_from(source, address)
             name = f"idle-{os.getpid()}-{number}"
-            one.sendall(_connect(name, clean=clean) + (_subscribe(f"b/{name}", 1) if subscribes else b""))
+            one.sendall(connect_packet(name, clean=clean) + (subscribe_packet(f"b/{name}", 1) if subscribes else b""))
             some.append(one)
         for one in some:
             left = 9 if subscribes else 4
@@ -204,21 +221,21 @@ def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribe
 
 
 def _idle(address: tuple[str, int], count: int, pid: int, *, clean: bool, again: bool = False) -> dict[str, float]:
-    before_bytes = _memory_bytes(pid)
-    before_s, began_s = _cpu_s(pid), time.perf_counter()
+    before_bytes = memory_bytes(pid)
+    before_s, began_s = cpu_s(pid), time.perf_counter()
     clients = _connect_all(address, count, clean=clean, subscribes=True)
     if again:
         for one in clients:
             one.close()
         time.sleep(_SETTLE_S)
-        before_s, began_s = _cpu_s(pid), time.perf_counter()
+        before_s, began_s = cpu_s(pid), time.perf_counter()
         clients = _connect_all(address, count, clean=clean, subscribes=False)
-    seconds, spent_s = time.perf_counter() - began_s, _cpu_s(pid) - before_s
+    seconds, spent_s = time.perf_counter() - began_s, cpu_s(pid) - before_s
     time.sleep(1)
     found = {
         "connects_per_s": count / seconds,
         "server_cpu_us_per_connect": spent_s / count * 1e6,
-        "memory_bytes_per_session": (_memory_bytes(pid) - before_bytes) / count,
+        "memory_bytes_per_session": (memory_bytes(pid) - before_bytes) / count,
     }
     for one in clients:
         one.close()
@@ -240,19 +257,19 @@ def run_load(
         for number in range(connections):
             topic = f"b/{number:03}"
             if kind == "through":
-                reader = _Client(address, f"reader-{os.getpid()}-{number}", clean=False)
+                reader = LoadClient(address, f"reader-{os.getpid()}-{number}", clean=False)
                 reader.subscribe(topic, 1)
                 _subscriber(load, reader, topic)
             qos = 2 if kind == "publish2" else 1
-            client = _Client(address, f"writer-{os.getpid()}-{number}", clean=kind != "publish2")
+            client = LoadClient(address, f"writer-{os.getpid()}-{number}", clean=kind != "publish2")
             _publisher(load, client, topic, qos, in_flight, counts=kind != "through")
     load.run(seconds / 4)
     load.done = 0
-    before_s, own_s = _cpu_s(pid), time.process_time()
+    before_s, own_s = cpu_s(pid), time.process_time()
     took_s = load.run(seconds)
     return {
         "messages_per_s": load.done / took_s,
-        "server_cpu_us_per_message": (_cpu_s(pid) - before_s) / max(load.done, 1) * 1e6,
+        "server_cpu_us_per_message": (cpu_s(pid) - before_s) / max(load.done, 1) * 1e6,
         "load_cpu_us_per_message": (time.process_time() - own_s) / max(load.done, 1) * 1e6,
     }
 

@@ -151,8 +151,8 @@ class TracedFiles(FileLayer):
         super().discard(path)
         self._compare(path.parent)
 
-    def remove_tree(self, path: Path) -> None:
-        super().remove_tree(path)
+    def remove_tree(self, path: Path, *, sync: bool = True) -> None:
+        super().remove_tree(path, sync=sync)
         self._compare(path.parent)
 
 

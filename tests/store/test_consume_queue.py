@@ -88,3 +88,33 @@ def test_a_topic_that_could_leave_the_directory_is_refused_without_a_trace(store
 def test_a_negative_queue_number_is_refused(store: MessageStore) -> None:
     with pytest.raises(NameRefused):
         store.put([pending(queue_id=-1)])
+
+
+class CountedSyncs(HastyFiles):
+    """Counts the directories that are synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[Path] = []
+
+    def sync_directory(self, path: Path) -> None:
+        self.synced.append(path)
+
+
+def test_directories_of_very_many_queues_are_removed_with_one_sync(tmp_path: Path) -> None:
+    names = [f"%LMQ%{number}" for number in range(20)]
+    for removal in ("unlisted", "of topics"):
+        for name in (*names, "kept"):
+            for number in (0, 1):
+                (tmp_path / name / str(number)).mkdir(parents=True, exist_ok=True)
+        files = CountedSyncs()
+        table = QueueTable(tmp_path, 5, files)
+        table.obtain("kept", 0)
+        if removal == "unlisted":
+            table.remove_unlisted_files()
+            assert sorted(files.synced) == [tmp_path, tmp_path / "kept"]
+            assert [path.name for path in (tmp_path / "kept").iterdir()] == ["0"]
+        else:
+            table.remove_files(names)
+            assert files.synced == [tmp_path]
+        assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -569,6 +569,7 @@ class Broker:
         self._transactions.shift(step_ms)
 
     def _visible(self, pairs: Sequence[tuple[str, int]]) -> None:
+        self._light_queues.lengths.drop_excess(pairs)
         self._polls.wake(pairs)
         self._timers.note_arrivals(pairs)
         self._transactions.note_arrivals(pairs)

@@ -30,11 +30,13 @@ from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, 
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.handles import RecallHandle
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, is_light_queue
 from millstream.model.message import StoredMessage
 from millstream.model.topic import ColumnAttributes, Permission, TopicConfig, copy_attributes
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
+    BrokerData,
     ClusterInfo,
     TopicRouteData,
     decode_body,
@@ -164,7 +166,14 @@ class ClientOperations:
         self._routes.doubt(topic)
 
     def queues(self, topic: str, permission: Permission = Permission.READ) -> ClientOperation[list[QueueAddress]]:
-        """The queues with that permission on brokers that have a master, sorted; may be empty."""
+        """The queues with that permission on brokers that have a master, sorted; may be empty.
+
+        A light queue is at every broker and has no route; whether it was declared is for the brokers to say.
+        """
+        if is_light_queue(topic):
+            brokers = yield from self._brokers()
+            addresses = sorted((one.broker_name, one.broker_addrs.get(_MASTER_ID, "")) for one in brokers)
+            return [QueueAddress(topic, name, LIGHT_QUEUE_NUMBER, address) for name, address in addresses if address]
         route = yield from self.route(topic)
         if mappings_of(route):
             return logic_queues(topic, route)
@@ -499,12 +508,15 @@ class ClientOperations:
 
     def masters(self) -> ClientOperation[list[str]]:
         """The addresses of all masters, sorted; Unreachable where there is none."""
-        answer = yield from self.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
-        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
+        brokers = yield from self._brokers()
         addresses = sorted(broker.broker_addrs[_MASTER_ID] for broker in brokers if _MASTER_ID in broker.broker_addrs)
         if not addresses:
             raise Unreachable(f"The nameserver {self._nameservers[0]} knows no broker.")
         return addresses
+
+    def _brokers(self) -> ClientOperation[list[BrokerData]]:
+        answer = yield from self.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return list(decode_body(ClusterInfo, answer.body).broker_addr_table.values())
 
     def ask_nameserver(self, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """The first nameserver that answers; the ones that failed are asked last from then on."""

@@ -1,6 +1,7 @@
 """Light queues and bindings as records of a broker's route topic, which is compacted by key.
 
-    queue/NAME      {"kind": "mqtt" | "share" | "amqp", "group": G, "expires_ms": MS?, "max_length": N?}
+    queue/NAME      {"kind": "mqtt" | "share" | "amqp", "group": G, "expires_ms": MS?, "max_length": N?,
+                    "overflow": "drop" | "reject"?}
     bind/NAME/ID    {"topic": T, "mqtt": FILTER} or {"topic": T, "amqp": {"type": KIND, "exchange": E, "key": K,
                     "arguments": {...}?, "also": [...]?}}
 
@@ -81,7 +82,7 @@ def binding_key(name: str, binding_id: str) -> str:
 def encode_queue(config: LightQueueConfig) -> bytes:
     """The body of a record that declares a light queue."""
     record = {"kind": config.kind, "group": config.group}
-    more = {"expires_ms": config.expires_ms, "max_length": config.max_length}
+    more = {"expires_ms": config.expires_ms, "max_length": config.max_length, "overflow": config.overflow}
     return _encode({**record, **{name: value for name, value in more.items() if value is not None}})
 
 

@@ -85,14 +85,14 @@ class _Child:
         self._process.kill()
         self._end()
 
-    def stop(self) -> None:
-        """End it cleanly; does nothing if it has ended."""
+    def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
+        """End it cleanly, or as kill -9 does after that time; does nothing if it has ended."""
         self._process.terminate()
-        self._end()
+        self._end(timeout_s)
 
-    def _end(self) -> None:
+    def _end(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         try:
-            self._process.communicate(timeout=_STOP_TIMEOUT_S)
+            self._process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
@@ -106,7 +106,7 @@ class ServerProcess(_Child):
     Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
     `log` is a file for what the server says about itself, `environment` are variables beside the caller's own.
     `through` are words before the command, such as those that set limits; they must become the process, not start it.
-    Raises StartRefused with the server's words if it does not become ready in 30 s.
+    Raises StartRefused with the server's words if it does not become ready in 30 s, or `ready_timeout_s`.
     """
 
     def __init__(
@@ -117,10 +117,11 @@ class ServerProcess(_Child):
         log: Path | None = None,
         environment: Mapping[str, str] | None = None,
         through: Sequence[str] = (),
+        ready_timeout_s: float = _READY_TIMEOUT_S,
     ) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
         words = ["quickstart", "--dir", str(directory), *ports, *options]
-        super().__init__(words, log, environment, through=through)
+        super().__init__(words, log, environment, ready_timeout_s, through)
         announced = self._announced
         names = ("mqtt", "amqp", "http")
         further = {name: announced[name] for name in names if name in announced}

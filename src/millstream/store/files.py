@@ -238,12 +238,16 @@ class FileLayer:
         """Remove the file if it is there; after a crash it may be there again."""
         path.unlink(missing_ok=True)
 
-    def remove_tree(self, path: Path) -> None:
-        """Remove the directory with all that is in it, if it is there, and return when that is on the disk."""
+    def remove_tree(self, path: Path, *, sync: bool = True) -> None:
+        """Remove the directory with all that is in it, if it is there.
+
+        With `sync` that is on the disk when this returns; without it the caller syncs the directory that it was in.
+        """
         if path.is_dir():
             with _opening(path):
                 shutil.rmtree(path)
-            self.sync_directory(path.parent)
+            if sync:
+                self.sync_directory(path.parent)
 
     @contextlib.contextmanager
     def open_descriptor(self, path: Path, *, create: bool = False) -> Iterator[int]:

@@ -133,7 +133,10 @@ class QueueTable:
     def remove_files(self, topics: Collection[str]) -> None:
         """Remove the files of topics that are forgotten. It touches nothing else, so it is fit for any thread."""
         for topic in topics:
-            self._files.remove_tree(self._directory / topic)
+            self._files.remove_tree(self._directory / topic, sync=False)
+        # Once for all: there may be very many light queues.
+        if topics:
+            self._files.sync_directory(self._directory)
 
     def remove_queue_files(self, topic: str, queue_id: int) -> None:
         """Remove the files of one queue, as before they are made again."""
@@ -144,20 +147,25 @@ class QueueTable:
         wanted: dict[str, set[str]] = {}
         for queue in self:
             wanted.setdefault(queue.topic, set()).add(str(queue.queue_id))
+        emptied: set[Path] = set()
         for topic in self._files.names(self._directory):
             if topic in wanted and is_light_queue(topic):
                 # It has one queue alone, and there may be very many such directories.
                 continue
             directory = self._directory / topic
             if topic not in wanted:
-                self._remove(directory)
+                self._remove(directory, sync=False)
+                emptied.add(self._directory)
                 continue
             for queue_id in set(self._files.names(directory)) - wanted[topic]:
-                self._remove(directory / queue_id)
+                self._remove(directory / queue_id, sync=False)
+                emptied.add(directory)
+        for directory in sorted(emptied):
+            self._files.sync_directory(directory)
 
-    def _remove(self, directory: Path) -> None:
+    def _remove(self, directory: Path, *, sync: bool = True) -> None:
         self._opened.forget(directory)
-        self._files.remove_tree(directory)
+        self._files.remove_tree(directory, sync=sync)
 
     def close(self) -> None:
         """Close the files."""

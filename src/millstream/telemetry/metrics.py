@@ -95,6 +95,7 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_expired_messages_total", _COUNTER, "consumer_group topic is_system", "Messages that pops of the group passed over because their time was over (__EXPIRES_MS)."),
     ("millstream_light_queues", _GAUGE, "", "Light queues of the broker."),
     ("millstream_light_queue_bindings", _GAUGE, "", "Bindings of the broker's light queues."),
+    ("millstream_light_queue_overflow_total", _COUNTER, "outcome", "Messages that full light queues dropped, or rejected and so did not get; topics and other queues have them."),
     ("millstream_renewed_deliveries", _GAUGE, "", "Deliveries whose invisible duration the proxy prolongs."),
     ("millstream_trace_records_dropped_total", _COUNTER, "", "Trace records that were not written, because too many waited or the log refused them."),
     ("millstream_groups_left_out", _GAUGE, "", "Pairs of group and topic whose lag is not shown, because there are too many."),

@@ -77,9 +77,10 @@ _PIECE_BYTES: Final = 1024
 """Bytes that the parser gets at a time, unless a body goes on: it does not stop within them, and each request of a few
 bytes is kilobytes."""
 
-_READ_BYTES: Final = 64 * 1024
-"""Bytes that one read takes at most, where the transport lets itself be told: clients of which more is read than may be
-handled hold as many."""
+_READ_BYTES: Final = 32 * 1024
+_BODY_AHEAD_BYTES: Final = 16 * 1024
+"""Bytes that one read takes at most, where the transport lets itself be told, and bytes of a body that its application
+has not asked for over which no more are read: no budget counts these, and there may be ten thousand connections."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -255,7 +256,8 @@ class _HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ_BYTES
         self._port.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -321,6 +323,9 @@ class _HttpConnection(HttpToolsProtocol):
         self._head_bytes, self._head_since_s = 0, None
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         self._body_left = int(length) if length.isdigit() else 0
+        if self._refused_s is not None:
+            # Behind a request that was refused, in the same chunk.
+            return
         size_bytes = len(self.url) + sum([len(name) + len(value) + _HEADER_MARKS for name, value in self.headers])
         if size_bytes > MAX_HTTP_HEAD_BYTES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
@@ -338,8 +343,10 @@ class _HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_left = max(self._body_left - len(body), 0)
-        if self.cycle is not None:
+        if self.cycle is not None and self._refused_s is None:
             super().on_body(body)
+            if len(self.cycle.body) > _BODY_AHEAD_BYTES:
+                self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._is_in_head = True

@@ -183,6 +183,16 @@ async def test_a_group_that_begins_at_the_end_gets_all_of_its_light_queue(bench:
     assert await pop_session(bench) == ["early"]
 
 
+async def test_a_group_by_the_name_of_the_sessions_group_decides_nothing_for_them(bench: Bench) -> None:
+    bench.broker.groups.create(GroupConfig(GROUP, max_attempts=1, enabled=False))
+    await put(bench, declare("mqtt-a"), bind("mqtt-a"))
+    await bench.send("kept")
+    for attempt in (1, 2):
+        popped = await bench.pop(GROUP, topic=SESSION, invisible_ms=1_000)
+        assert (bodies(popped), attempts(popped)) == (["kept"], [attempt])
+        bench.clock.advance_ms(1_000)
+
+
 async def test_what_a_client_says_of_light_queues_does_not_count(bench: Bench) -> None:
     await put(bench, declare("mqtt-a"), bind("mqtt-a", topic="bound"))
     bench.broker.topics.create(TopicConfig("bound"))

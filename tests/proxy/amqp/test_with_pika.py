@@ -418,6 +418,56 @@ def test_a_full_queue_may_refuse_new_messages(channel: BlockingChannel) -> None:
     assert ready(channel, name) == 1
 
 
+def send_by_others(site: AmqpSite, topic: str, *bodies: bytes) -> None:
+    """As a client of another protocol does, which names no exchange."""
+    for body in bodies:
+        site.run(site.backend.send([OutgoingMessage(topic, body, {})]))
+
+
+def test_a_full_queue_is_within_its_length_whoever_sends(site: AmqpSite, channel: BlockingChannel) -> None:
+    dead = queue(channel)
+    dying = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.exchange_declare("strangers", "topic")
+    for name, arguments in (
+        ("others-drop", {}),
+        ("others-refuse", {"x-overflow": "reject-publish"}),
+        ("others-die", dying),
+    ):
+        queue(channel, name, **{"x-max-length": 2, **arguments})
+        channel.queue_bind(name, "strangers", "#")
+    send_by_others(site, "strangers", b"1", b"2", b"3")
+    assert [get(channel, "others-drop")[2] for _ in range(2)] == [b"2", b"3"]
+    assert [get(channel, "others-refuse")[2] for _ in range(2)] == [b"1", b"2"]
+    # These are moved by a proxy, which looks once a second.
+    _, properties, body = get(channel, dead)
+    assert (body, properties.headers["x-death"][0]["reason"]) == (b"1", "maxlen")
+    assert [get(channel, "others-die")[2] for _ in range(2)] == [b"2", b"3"]
+    # Who asked before is told.
+    send_by_others(site, "strangers", b"4", b"5")
+    with pytest.raises(exceptions.NackError):
+        channel.basic_publish("strangers", "x", b"6")
+
+
+def test_messages_expire_in_a_queue_whoever_sends(site: AmqpSite, channel: BlockingChannel) -> None:
+    dead = queue(channel)
+    arguments = {"x-message-ttl": 50, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.exchange_declare("brief", "topic")
+    name = queue(channel, "brief-expire", **arguments)
+    channel.queue_bind(name, "brief", "#")
+    send_by_others(site, "brief", b"1")
+    _, properties, body = get(channel, dead)
+    assert (body, properties.headers["x-death"][0]["reason"]) == (b"1", "expired")
+
+
+def test_a_queue_is_within_its_bytes_whoever_sends(site: AmqpSite, channel: BlockingChannel) -> None:
+    channel.exchange_declare("heavy", "topic")
+    name = queue(channel, "heavy-drop", **{"x-max-length-bytes": 250})
+    channel.queue_bind(name, "heavy", "#")
+    send_by_others(site, "heavy", b"1" * 100, b"2" * 100, b"3" * 100)
+    eventually_blocking(lambda: ready(channel, name) == 2)
+    assert get(channel, name)[2] == b"2" * 100
+
+
 def test_a_queue_with_priorities_delivers_the_highest_first(channel: BlockingChannel) -> None:
     name = queue(channel, "priorities", **{"x-max-priority": 5})
     for priority in (0, 3, 9, 5, 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ from millstream.model.catalogue import CATALOGUE
 from millstream.model.errors import Unreachable
 from millstream.proxy.http.problems import STATUSES
 from millstream.proxy.http.request import MAX_REQUEST_BYTES
+from millstream.transport.connection_memory import HalfFrames
 from patience import within_patience
 
 SEND = "/v1/topics/orders/messages"
@@ -151,11 +153,29 @@ async def raw(memory: HttpGround, request: bytes) -> bytes:
     return answer
 
 
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The levels of what the port has said of requests."""
+    return [record.levelname for record in caplog.records if record.name == "millstream.proxy.http.application"]
+
+
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(memory: HttpGround) -> None:
     head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {MAX_REQUEST_BYTES + 1}\r\n\r\n"
     answer = await raw(memory, head.encode())
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"100 Continue" not in answer
+
+
+async def test_a_client_that_is_cut_off_for_others_memory_is_no_error_of_the_server(
+    memory: HttpGround, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = HalfFrames(total_bytes=100_000)
+    monkeypatch.setattr(HalfFrames, "note_bytes", partial(HalfFrames.note_bytes, frames))
+    monkeypatch.setattr(HalfFrames, "end", partial(HalfFrames.end, frames))
+    head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+    answer = await raw(memory, head.encode() + bytes(300_000))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"MS-5015" in answer
+    assert said(caplog) == ["WARNING"]
 
 
 async def test_a_chunked_body_is_taken_with_its_trailers_and_bounded(memory: HttpGround) -> None:
@@ -189,6 +209,17 @@ async def test_a_head_over_the_limit_is_refused(memory: HttpGround) -> None:
     answer = await raw(memory, b"GET /health HTTP/1.1\r\nx: " + b"y" * 200_000)
     assert answer.startswith(b"HTTP/1.1 431 ")
     assert b"MS-5013" in answer
+
+
+async def test_what_follows_a_refused_head_is_not_taken_up(
+    memory: HttpGround, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = b"GET /health HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 70_000 + b"\r\n\r\n"
+    behind = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\na".encode()
+    answer = await raw(memory, large + behind)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert said(caplog) == []
 
 
 async def test_pipelined_posts_are_answered_in_their_order(memory: HttpGround) -> None:

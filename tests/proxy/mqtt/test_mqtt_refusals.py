@@ -147,7 +147,7 @@ async def test_who_does_not_want_problem_information_gets_no_words(dial: Dial) -
 
 
 @pytest.mark.parametrize(
-    "topic_filter", ["a#", "#/a", "+a", "", "$share/g", "$share//a", "$share/a+/b", "$share/a b/c"]
+    "topic_filter", ["a#", "#/a", "+a", "", "$share/g", "$share//a", "$share/a+/b", "$share/a b/c", "$share/CID_MQTT/a"]
 )
 async def test_a_filter_that_may_not_be_is_refused_in_suback_and_the_others_hold(dial: Dial, topic_filter: str) -> None:
     peer = await client(dial)

@@ -127,12 +127,12 @@ class CrashingFiles(HastyFiles):
         self._check()
         super().remove(path)
 
-    def remove_tree(self, path: Path) -> None:
+    def remove_tree(self, path: Path, *, sync: bool = True) -> None:
         for number, entry in enumerate(self.entries(path)):
             self._check()
             if number % 2 == 0 and entry.is_file():
                 entry.unlink()
-        super().remove_tree(path)
+        super().remove_tree(path, sync=sync)
 
 
 def opened(

@@ -8,7 +8,7 @@ of the topic is not confirmed yet is taken in once it is, and what is written be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from millstream.broker.queues.light_copies import dispatch_record, have_room
@@ -43,6 +43,8 @@ class RouteDispatcher:
     def __init__(self, store: MessageStore) -> None:
         self.table = RoutingTable(watched=(ROUTES_TOPIC,))
         self.topics: Container[str] = self.table.topics
+        self.choose: Callable[[tuple[str, ...], Mapping[str, str]], tuple[str, ...]] = lambda names, _properties: names
+        """Called with the light queues that want a message, and its properties: those that may have it."""
         self.on_removed: Callable[[str, LightQueueConfig, list[str]], None] = lambda _name, _config, _bindings: None
         self._store = store
         self._next_offset = 0
@@ -93,16 +95,20 @@ class RouteDispatcher:
         message = record.message
         if record.batch_count is not None:
             return [record]
-        light_queues = self.table.match(message.topic, message.properties)
+        light_queues = self._match(message.topic, message.properties)
         return dispatch_record(record, light_queues) if light_queues else [record._replace(light_queues=())]
 
     def dispatch_plain(self, record: PlainRecord) -> bool:
         """See `Dispatcher`."""
-        light_queues = self.table.match(record.topic, record.properties)
+        light_queues = self._match(record.topic, record.properties)
         if light_queues and not have_room(len(record.stored_properties), light_queues):
             return False
         record.light_queues = light_queues
         return True
+
+    def _match(self, topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+        light_queues = self.table.match(topic, properties)
+        return self.choose(light_queues, properties) if light_queues and self.table.bounded else light_queues
 
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
         """See `Dispatcher`."""

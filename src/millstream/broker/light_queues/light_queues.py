@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.broker.light_queues.dispatcher import RouteDispatcher
+from millstream.broker.light_queues.queue_lengths import QueueLengths
 from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
@@ -19,7 +20,7 @@ from millstream.model.group import MAX_GROUP_ATTEMPTS, FirstPosition, GroupConfi
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, is_light_queue, light_name_of, light_queue
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import KEYS
-from millstream.model.routing.routes import LightQueueConfig
+from millstream.model.routing.routes import SESSION_KIND, LightQueueConfig
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.route_records import binding_key, queue_key
@@ -64,6 +65,7 @@ class LightQueues:
         self._deletions = deletions
         self._polls = polls
         self._clock = clock
+        self.lengths = QueueLengths(dispatcher.table, store, offsets, clock)
         self._appender: Appender | None = None
         self._leaving: dict[str, str] = {}
         self._departure = asyncio.Event()
@@ -89,6 +91,7 @@ class LightQueues:
         self._appender = appender
         appender.dispatcher = self.dispatcher
         self.dispatcher.on_removed = self._note_removed
+        self.dispatcher.choose = self.lengths.leave_out_full
         undeclared = self.dispatcher.table.list_undeclared()
         if undeclared:
             self._take_back([binding_key(name, each) for name in undeclared for each in self._binding_ids(name)])
@@ -125,7 +128,8 @@ class LightQueues:
                 "LIGHT_QUEUE_GROUP",
                 f"The light queue {stored_name!r} is read by the group {config.group!r}, not by {group[:200]!r}.",
             )
-        found = self._groups.find(group)
+        # A group that somebody made by the name of all sessions' group must not decide over other clients' messages.
+        found = None if config.kind == SESSION_KIND else self._groups.find(group)
         if found is None:
             return _default_group(config)
         if not found.enabled:

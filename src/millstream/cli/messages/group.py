@@ -270,7 +270,7 @@ def lag(
 def reset(
     name: str,
     *,
-    topic: str,
+    topic: str | None = None,
     to: str,
     queue: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     broker: str | None = None,
@@ -287,7 +287,7 @@ def reset(
     name
         The group.
     topic
-        The topic.
+        The topic, or the light queue as `group lag` names it. A group that has a position in one alone needs none.
     to
         earliest, latest, an offset of each queue, a time (2026-11-21T08:30), or so long ago (10m).
     queue
@@ -302,6 +302,12 @@ def reset(
     except ValueError as error:
         return print_usage(f"--to: {error}.")
     with cluster(common) as client:
+        if topic is None:
+            topics = sorted({item.progress.topic for item in client.group_progress(name)})
+            if len(topics) != 1:
+                words = f"Group {name} has a position in {len(topics)} topics; name one of them"
+                return print_usage(f"--topic: {': '.join([words, *filter(None, [', '.join(topics)])])}.")
+            (topic,) = topics
         plan = _plan(client, name, topic, target, queue, broker)
         printer = Printer(common.output)
         rows = [_plan_row(item, after) for item, after in plan]

@@ -19,10 +19,12 @@ from millstream.model.topic import check_topic_name, is_system_topic
 __all__ = [
     "AMQP_EXCHANGE",
     "AMQP_ROUTING_KEY",
+    "DROP",
     "LIGHT_KINDS",
     "MAX_FURTHER_KEYS",
     "MQTT_TOPIC",
     "ORIGIN_MQTT_TOPIC",
+    "REJECT",
     "SESSION_KIND",
     "LightQueueConfig",
     "RouteBinding",
@@ -51,6 +53,10 @@ AMQP_ROUTING_KEY: Final = "amqp_rk"
 """In a message: its AMQP routing key."""
 
 
+DROP: Final = "drop"
+REJECT: Final = "reject"
+"""What becomes of messages that are too many for a light queue: its oldest ones go, or new ones do not come."""
+
 MAX_FURTHER_KEYS: Final = 256
 """Routing keys of an AMQP message beside its own at most: what a match costs grows with each."""
 
@@ -61,13 +67,15 @@ _KNOWN_KEYS: Final = 1024
 class LightQueueConfig:
     """A light queue as it was declared: the group that reads it, and when it goes by itself (`expires_ms` since 1970).
 
-    `max_length` is for whoever keeps it: the messages that wait at most.
+    With `overflow` the broker keeps at most `max_length` messages ready: DROP lets go of the oldest ones, REJECT takes
+    no new ones. Without it the length is for whoever else keeps it.
     """
 
     kind: str
     group: str
     expires_ms: int | None = None
     max_length: int | None = None
+    overflow: str | None = None
 
     def check(self, name: str) -> None:
         """Refuse what no light queue can be: ILLEGAL_ROUTE, ILLEGAL_GROUP."""
@@ -83,6 +91,12 @@ class LightQueueConfig:
                 "ILLEGAL_ROUTE",
                 f"The light queue {name!r} expires at {self.expires_ms} and has {self.max_length} messages at most.",
                 remedy="Give numbers of 0 or more.",
+            )
+        if self.overflow not in (None, DROP, REJECT) or (self.overflow is not None and self.max_length is None):
+            raise NameRefused(
+                "ILLEGAL_ROUTE",
+                f"The light queue {name!r} has the overflow {self.overflow!r} and {self.max_length} messages at most.",
+                remedy=f"Give {DROP} or {REJECT} with a length.",
             )
 
 

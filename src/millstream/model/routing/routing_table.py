@@ -61,6 +61,8 @@ class RoutingTable:
         self.topics: dict[str, _TopicBindings] = {topic: _TopicBindings() for topic in watched}
         """The topics that have bindings, and those that are watched; for others to look up alone, as every message
         does. A watched topic has no bindings."""
+        self.bounded: dict[str, LightQueueConfig] = {}
+        """By stored name: the light queues whose length the broker keeps; for others to look up alone."""
         self._queues: dict[str, LightQueueConfig] = {}
         self._by_group: dict[str, dict[str, None]] = {}
         self._bindings: dict[str, dict[str, _Bound]] = {}
@@ -114,6 +116,9 @@ class RoutingTable:
         """Have the light queue, or have it with other settings."""
         self._leave_group(name)
         self._queues[name] = config
+        self.bounded.pop(light_queue(name), None)
+        if config.overflow is not None:
+            self.bounded[light_queue(name)] = config
         if config.kind != SESSION_KIND:
             self._by_group.setdefault(config.group, {})[name] = None
 
@@ -154,6 +159,7 @@ class RoutingTable:
         for binding_id in self.binding_ids(name):
             self.unbind(name, binding_id)
         self._leave_group(name)
+        self.bounded.pop(light_queue(name), None)
         return self._queues.pop(name, None) is not None
 
     def _leave_group(self, name: str) -> None:

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
+from millstream.model.routing.routes import DROP, REJECT
 from millstream.protocol.amqp.field_table import FieldTable, decode_table, encode_table
 
 __all__ = [
@@ -115,6 +116,22 @@ class AmqpQueue:
     def is_bounded(self) -> bool:
         """Whether it has one of these limits."""
         return self.max_length is not None or self.max_length_bytes is not None
+
+    @property
+    def kept_length(self) -> tuple[int, str] | None:
+        """The limit that brokers keep, whoever sends, and how. What goes to a dead-letter exchange, and bytes, are the
+        proxies' to count."""
+        length = self.max_length
+        if length is None:
+            return None
+        if self.refuses_overflow:
+            return length, REJECT
+        return (length, DROP) if self.dead_letter_exchange is None else None
+
+    @property
+    def drops_oldest(self) -> bool:
+        """Whether its oldest messages go where it has too many."""
+        return self.is_bounded and not self.refuses_overflow
 
     @property
     def max_priority(self) -> int:

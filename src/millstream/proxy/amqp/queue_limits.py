@@ -1,4 +1,4 @@
-"""Enforces limits of queues without readers: expired messages at the head, and unused queues."""
+"""Enforces limits of queues without readers: expired messages at the head, lengths, and unused queues."""
 
 from __future__ import annotations
 
@@ -88,12 +88,17 @@ class QueueLimits:
         return now_s - max(told_s, used_s or 0.0) >= expires_s
 
     async def _look(self, host: VirtualHost, queue: AmqpQueue) -> float:
-        """Let go of what is past its time at the head; seconds until the next look."""
+        """Let go of what is past its time at the head, or too much; seconds until the next look."""
+        brokers = await self._backend.brokers()
+        is_kept = queue.kept_length is not None and queue.max_length_bytes is None and len(brokers) == 1
+        if queue.drops_oldest and not is_kept:
+            # Others than clients of AMQP may have sent it, and each broker knows its own part alone.
+            await self._queues.enforce_length(host, queue)
         if queue.message_ttl_ms is None and queue.dead_letter_exchange is None:
             return LOOK_INTERVAL_S
         access = self._queues.access_of(host.name, queue.name)
         wait_s = LOOK_INTERVAL_S
-        for broker in await self._backend.brokers():
+        for broker in brokers:
             try:
                 head = await access.head(broker)
                 due_ms = None if head is None else access.due_ms(head)

@@ -52,7 +52,9 @@ class _Step:
 
 def queue_record(host: VirtualHost, queue: AmqpQueue) -> tuple[str, bytes]:
     """The record that makes the light queue of a queue."""
-    value = {"kind": "amqp", "group": group_of_queue(host.name, queue.name)}
+    value: dict[str, Any] = {"kind": "amqp", "group": group_of_queue(host.name, queue.name)}
+    if queue.kept_length is not None:
+        value["max_length"], value["overflow"] = queue.kept_length
     return f"queue/{light_name_of_queue(host.name, queue.name)}", json.dumps(value).encode()
 
 

@@ -78,7 +78,7 @@ class VirtualHost:
             self.queues[declared.name] = declared
             if declared.owner:
                 self.exclusive[declared.owner][declared.name] = declared
-            if declared.has_time_limit:
+            if declared.has_time_limit or declared.drops_oldest:
                 self.limited[declared.name] = declared
             if declared.is_bounded:
                 self.bounded[declared.name] = declared

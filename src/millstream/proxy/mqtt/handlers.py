@@ -232,7 +232,9 @@ class PacketHandlers:
             case PacketType.PUBACK:
                 session.complete(packet_id, 1)
             case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
-                self._forget_unfinished(connection, session, packet_id)
+                ids = session.packet_ids
+                if ids is not None and ids.shared.pop(packet_id, None) is not None:
+                    ids.write()
                 session.abandon(packet_id)
             case PacketType.PUBREC:
                 self._note_received(connection, session, packet_id)
@@ -250,7 +252,7 @@ class PacketHandlers:
         if sent is None or session.packet_ids is None:
             self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
             return
-        self._forget_unfinished(connection, session, packet_id)
+        session.packet_ids.shared.pop(packet_id, None)
         session.packet_ids.released[packet_id] = None
 
         def send_release(done: asyncio.Future[None]) -> None:
@@ -263,11 +265,6 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREL, packet_id)
 
         session.packet_ids.write().add_done_callback(send_release)
-
-    def _forget_unfinished(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
-        """The client has what an earlier connection left; stored before what is written of its identifier."""
-        if session.unfinished.pop(packet_id, None) is not None:
-            connection.run(self._save(session))
 
     def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""

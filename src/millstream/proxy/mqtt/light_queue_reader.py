@@ -41,6 +41,7 @@ class Taken(Enum):
 
     WAITS = "waits for its acknowledgement"
     DONE = "needs none"
+    KEPT = "is its taker's to acknowledge, or to leave to its time"
     REFUSED = "cannot be taken now, nor what is behind it"
 
 
@@ -69,7 +70,6 @@ class LightQueueReader:
         "_acknowledging",
         "_backend",
         "_clock",
-        "_group",
         "_holding",
         "_is_open",
         "_is_wanted",
@@ -80,6 +80,7 @@ class LightQueueReader:
         "_taken",
         "_topic",
         "brokers",
+        "group",
         "name",
     )
 
@@ -101,7 +102,7 @@ class LightQueueReader:
         self.name = name
         self._backend = backend
         self._clock = clock
-        self._group = group
+        self.group = group
         self._topic = light_queue(name)
         self._max_pop = max_pop
         self._room = room
@@ -131,7 +132,7 @@ class LightQueueReader:
     async def release_all(self) -> None:
         """Make visible what others took and have not acknowledged; before the first `wake`."""
         for broker in self.brokers:
-            await self._backend.release_deliveries(broker, self._group, self._topic)
+            await self._backend.release_deliveries(broker, self.group, self._topic)
 
     async def renew(self) -> None:
         """Keep what the client has not acknowledged for it."""
@@ -141,13 +142,13 @@ class LightQueueReader:
         now_s = self._clock.monotonic_s()
         for taken in [one for one in self._taken if now_s - one.taken_s >= RENEW_AFTER_S]:
             taken.taken_s = now_s
-            request = ChangeInvisibleRequest(self._group, self._topic, taken.handle, INVISIBLE_MS, renewal=True)
+            request = ChangeInvisibleRequest(self.group, self._topic, taken.handle, INVISIBLE_MS, renewal=True)
             with suppress(MillstreamError):
                 taken.handle = await self._backend.change_invisible(request)
 
-    def keep(self, taken: TakenMessage) -> None:
-        """Leave a message out of what `close` makes visible again."""
-        self._taken.pop(taken, None)
+    async def acknowledge_first(self, taken: TakenMessage) -> None:
+        """Let nobody else have a message, before the client gets it. Raises what the broker raises."""
+        await self._backend.ack(AckRequest(self.group, self._topic, taken.handle))
 
     async def settle(self) -> None:
         """Return when all is said that was acknowledged."""
@@ -172,7 +173,7 @@ class LightQueueReader:
         """Make a message visible again. `uncounted`: it was not sent."""
         with suppress(MillstreamError):
             await self._backend.change_invisible(
-                ChangeInvisibleRequest(self._group, self._topic, handle, 0, suspend=uncounted)
+                ChangeInvisibleRequest(self.group, self._topic, handle, 0, suspend=uncounted)
             )
 
     async def _release_rest(self, popped: Sequence[PoppedMessage]) -> None:
@@ -210,7 +211,7 @@ class LightQueueReader:
             self._is_wanted = True
             return
         request = PopRequest(
-            self._group, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, self._max_pop)
+            self.group, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, self._max_pop)
         )
         # Once it was sent, a message comes again until it is acknowledged, whatever its time [MQTT-4.3.3-7].
         request.takes_expired = True
@@ -229,6 +230,8 @@ class LightQueueReader:
             if outcome is Taken.REFUSED:
                 await self._release_rest(popped[position:])
                 return
+            if outcome is Taken.KEPT:
+                continue
             self._taken[taken] = None
             self._holding.add(self)
             if outcome is Taken.DONE:
@@ -242,7 +245,7 @@ class LightQueueReader:
                 for taken in acknowledged:
                     # One that was delivered to another connection meanwhile is that one's to acknowledge.
                     with suppress(MillstreamError):
-                        await self._backend.ack(AckRequest(self._group, self._topic, taken.handle))
+                        await self._backend.ack(AckRequest(self.group, self._topic, taken.handle))
         finally:
             self._acknowledging = None
 

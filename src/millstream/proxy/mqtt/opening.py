@@ -112,9 +112,11 @@ class ConnectHandler:
         self._watch_silence(connection)
         self._services.statistics.connects += 1
         connection.send(_connack(connection, ReasonCode.SUCCESS, is_present, told))
+        ids = session.packet_ids
+        left = [] if ids is None else list(ids.shared.values())
         session.resume()
-        if session.unfinished:
-            connection.run(finish_shared(self._services.backend, session))
+        if ids is not None and left:
+            connection.run(finish_shared(self._services.backend, ids, left, session.send_left))
 
     def _user_of(self, connection: MqttConnection, connect: Connect) -> str:
         if PropertyId.AUTHENTICATION_DATA in connect.properties.values:

@@ -281,4 +281,5 @@ class MqttServer:
         self._system_topics.tell()
         await self.sessions.renew()
         await self._shares.refresh()
+        self._shares.look()
         await self.sessions.look_after()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.operations import PoppedMessage
@@ -12,13 +13,14 @@ from millstream.protocol.mqtt.packet_types import PacketType
 from millstream.protocol.mqtt.packets import Acknowledgement, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
-from millstream.protocol.mqtt.windows import OutgoingWindow, SentMessage
+from millstream.protocol.mqtt.windows import OutgoingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.client_link import ClientLink
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.records import application_message_of
 from millstream.proxy.mqtt.session_records import StoredDelivery
+from millstream.proxy.mqtt.shared_deliveries import SharedSender
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.security.mqtt_pattern import MqttClient
 from millstream.telemetry.port_traffic import PortTraffic
@@ -82,8 +84,8 @@ class MqttSession:
         "is_claimed",
         "packet_ids",
         "queue",
+        "shared_sender",
         "subscriptions",
-        "unfinished",
         "user",
         "will",
         "window",
@@ -110,13 +112,13 @@ class MqttSession:
         self.will = will
         self.subscriptions: dict[str, SessionSubscription] = {}
         self.packet_ids = packet_ids
-        self.unfinished: dict[int, StoredDelivery] = {}
-        """By packet identifier: what earlier connections left of shared subscriptions."""
         self.queue: LightQueueReader | None = None
         self.is_claimed = False
         """Whether its record in the store names this connection."""
         self.has_shares = False
         """Whether it has been a member of shared subscriptions."""
+        self.shared_sender: SharedSender | None = None
+        """What sends messages of QoS 2 of shared subscriptions; made with the first of them."""
         self.window: OutgoingWindow[TakenMessage | None] = OutgoingWindow(
             MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
         )
@@ -190,7 +192,18 @@ class MqttSession:
         if _is_too_late(popped, message):
             return Taken.DONE
         delivery = self._choose(message, [subscription])
-        return Taken.DONE if delivery is None else self._take(popped, taken, message, delivery, None)
+        if delivery is None:
+            return Taken.DONE
+        if delivery.qos < 2:
+            return self._take(popped, taken, message, delivery, None)
+        if self._open_connection is None or self.window.room <= 0:
+            return Taken.REFUSED
+        if self.shared_sender is None:
+            self.shared_sender = SharedSender(self.packet_ids, self.window.abandon)
+        packet_id = self.window.add(None, 2)
+        send = partial(self._send_shared, packet_id, message, delivery)
+        self.shared_sender.take(packet_id, f"$share/{taken.reader.group}/{subscription.topic_filter}", taken, send)
+        return Taken.KEPT
 
     def _take(
         self,
@@ -217,32 +230,40 @@ class MqttSession:
         self.window.abandon(packet_id)
         return Taken.DONE
 
+    def _send_shared(self, packet_id: int, message: ApplicationMessage, delivery: _Delivery) -> None:
+        """Send a message of QoS 2 of a shared subscription, which is this client's alone now."""
+        connection = self._open_connection
+        if connection is None:
+            return
+        _, retain, numbers = delivery
+        if not connection.send_message(message, 2, packet_id, retain=retain, subscription_ids=numbers):
+            self.window.abandon(packet_id)
+            if self.packet_ids is not None:
+                self.packet_ids.shared.pop(packet_id, None)
+
     def resume(self) -> None:
         """The client was let in: finish what an earlier connection left, then send what waits [MQTT-4.4.0-1]."""
         if self.packet_ids is not None and self.connection is not None:
             for packet_id in sorted(self.packet_ids.released):
                 self.window.restore_released(packet_id)
                 self.connection.send(Acknowledgement(PacketType.PUBREL, packet_id))
-        for packet_id in self.unfinished:
-            self.window.add(None, 2, packet_id)
+            for packet_id in self.packet_ids.shared:
+                self.window.add(None, 2, packet_id)
         self.go_on()
 
-    def send_unfinished(self, message: ApplicationMessage, delivery: StoredDelivery) -> bool:
-        """Send again what an earlier connection left of a shared subscription; False where the client takes none of
-        that size."""
+    def send_left(self, message: ApplicationMessage | None, delivery: StoredDelivery) -> bool:
+        """Send again what an earlier connection left of a shared subscription; False where there is nothing, or the
+        client takes none of that size."""
         connection, subscription = self._open_connection, self.subscriptions.get(delivery.topic_filter)
         number = 0 if subscription is None else subscription.subscription_id
-        return connection is None or connection.send_message(
+        if connection is None:
+            return True
+        if message is not None and connection.send_message(
             message, 2, delivery.packet_id, retain=False, dup=True, subscription_ids=(number,) if number else ()
-        )
-
-    def shared_under_way(self) -> list[SentMessage[TakenMessage | None]]:
-        """The messages of QoS 2 of shared subscriptions that are sent and not completed."""
-        return [
-            sent
-            for sent in self.window.messages()
-            if sent.qos == 2 and sent.item is not None and sent.item.reader is not self.queue
-        ]
+        ):
+            return True
+        self.window.abandon(delivery.packet_id)
+        return False
 
     def go_on(self) -> None:
         """Send what waits, as far as there is room."""
@@ -263,6 +284,15 @@ class MqttSession:
         """Those that read light queues for it."""
         shares = [one.share for one in self.subscriptions.values() if one.share is not None] if self.has_shares else []
         return shares if self.queue is None else [self.queue, *shares]
+
+    async def close_readers(self) -> None:
+        """Have them read no more: what they took is visible again, unless it goes on with this client alone."""
+        for reader in self.readers():
+            await reader.close()
+        if self.shared_sender is not None:
+            await self.shared_sender.settle()
+            for reader in self.readers():
+                await reader.settle()
 
     def _wake_readers(self) -> None:
         if self.queue is not None or self.has_shares:

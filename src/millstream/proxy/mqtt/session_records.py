@@ -44,13 +44,15 @@ class StoredSubscription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredDelivery(msgspec.Struct, frozen=True, array_like=True):
-    """A message of QoS 2 of a shared subscription that was sent to the client, which has not said that it has it: with
-    which packet identifier, and where it stands in the light queue of the subscription at a broker."""
+    """A message of QoS 2 of a shared subscription that is the client's alone, which has not said that it has it: with
+    which packet identifier, where it stands in the light queue of the subscription at a broker, and the text of the
+    receipt handle by which it was taken there."""
 
     packet_id: int
     topic_filter: str
     broker_name: str
     queue_offset: int
+    handle: str = ""
 
 
 class StoredWill(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,8 +82,8 @@ class StoredWill(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class StoredSession(msgspec.Struct, omit_defaults=True):
     """A session. `claim` names the connection that has it, blank while the client is away; `proxy` is the proxy of that
-    connection. `away_ms` is since when the client is away, and `has_queue` says whether it has a light queue. What is
-    `unfinished` goes on with this client alone [MQTT-4.8.2-4]."""
+    connection. `away_ms` is since when the client is away, and `has_queue` says whether it has a light queue.
+    `unfinished` stands in records of earlier versions alone: it is what `StoredPacketIds.shared` is."""
 
     client_id: str
     user: str = ""
@@ -107,10 +109,14 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
 
 class StoredPacketIds(msgspec.Struct, omit_defaults=True):
     """Identifiers of QoS 2: `received` came from the client and were not released, each with the time at which that was
-    noted; `released` were sent to the client, which has their messages."""
+    noted; `released` were sent to the client, which has their messages. What is `shared` goes on with this client alone
+    [MQTT-4.8.2-4]. `claim` is that of the connection that says so: where another one has the session, it does not
+    count."""
 
     received: dict[str, int] = {}
     released: list[int] = []
+    shared: list[StoredDelivery] = []
+    claim: str = ""
 
 
 _encode = msgspec.json.Encoder().encode

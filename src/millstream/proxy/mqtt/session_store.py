@@ -128,13 +128,17 @@ class SessionStore:
         """Store what a session is now."""
         await self._topic.put(session_key(session.client_id), encode_record(session))
 
-    async def put_packet_ids(self, client_id: str, packet_ids: StoredPacketIds) -> None:
-        """Store the packet identifiers of a session; nothing is kept of none."""
+    async def put_packet_ids(self, client_id: str, packet_ids: StoredPacketIds) -> int:
+        """Store the packet identifiers of a session, nothing of none; the offset of the record, -1 without one."""
         key = packet_ids_key(session_key(client_id))
-        if packet_ids.received or packet_ids.released:
-            await self._topic.put(key, encode_record(packet_ids))
-        elif key in self._entries:
-            await self._topic.delete(key)
+        if packet_ids.received or packet_ids.released or packet_ids.shared:
+            return await self._topic.put(key, encode_record(packet_ids))
+        return await self._topic.delete(key) if key in self._entries else -1
+
+    async def has_since(self, client_id: str, claim: str, offset: int) -> bool:
+        """Whether that claim is the last one of the client id, with all known that was stored up to the offset."""
+        await self._topic.reach(offset)
+        return self.has(client_id, claim)
 
     async def delete(self, client_id: str) -> None:
         """Have the session no more."""
@@ -190,7 +194,8 @@ class SessionStore:
         held = self._entries.get(key)
         before = None if held is None else held.offset
         if "/" in key:
-            self._entries[key] = _Entry(offset, before)
+            if not self._is_late(key, value):
+                self._entries[key] = _Entry(offset, before)
             return
         try:
             said = decode_session(value)
@@ -202,6 +207,19 @@ class SessionStore:
         proxy = sys.intern(said.proxy)
         self._entries[key] = _Entry(offset, before, said.claim, proxy, said.expires_ms, said.will_ms, kept)
         self._on_change(key, said.claim)
+
+    def _is_late(self, key: str, value: bytes) -> bool:
+        """Whether packet identifiers were stored by a connection that had lost the session: all proxies see the two
+        records in one order, so for none of them do they count."""
+        session = self._entries.get(key.partition("/")[0])
+        if session is None or not session.claim:
+            return False
+        try:
+            claim = decode_packet_ids(value).claim
+        except MillstreamError as error:
+            _log.error("%s", error)
+            return True
+        return bool(claim) and claim != session.claim
 
     def _apply_proxy(self, proxy: str, value: bytes | None) -> None:
         if value is None or not value.isdigit():

@@ -35,7 +35,7 @@ from millstream.proxy.mqtt.session_records import (
     session_key,
 )
 from millstream.proxy.mqtt.session_store import SessionStore
-from millstream.proxy.mqtt.shared_deliveries import acknowledge_all, keep_shared
+from millstream.proxy.mqtt.shared_deliveries import acknowledge_shared
 from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.proxy.mqtt.wills import WillPublisher
@@ -182,7 +182,7 @@ class SessionTable:
         if before is not None and not goes_on:
             await self._discard(before)
         stored_ids = await self.store.load_packet_ids(client_id) if goes_on else StoredPacketIds()
-        packet_ids = PacketIdLog(self.store, client_id, stored_ids) if expiry_s or goes_on else None
+        packet_ids = PacketIdLog(self.store, client_id, claim, stored_ids) if expiry_s or goes_on else None
         session = MqttSession(
             client_id,
             user,
@@ -239,8 +239,13 @@ class SessionTable:
             await self._declare(session, expires_ms=None)
             if releases and session.queue is not None:
                 await session.queue.release_all()
-        released = () if session.packet_ids is None else session.packet_ids.released
-        session.unfinished = {one.packet_id: one for one in stored.unfinished if one.packet_id not in released}
+        ids = session.packet_ids
+        if ids is not None:
+            ids.shared |= {one.packet_id: one for one in stored.unfinished if one.packet_id not in ids.released}
+            if stored.unfinished:
+                await ids.write()
+            if releases:
+                await acknowledge_shared(self._backend, ids.shared.values())
         for one in stored.subscriptions:
             shared = parse_shared_filter(one.topic_filter)
             made = SessionSubscription(
@@ -349,10 +354,11 @@ class SessionTable:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
-        kept = keep_shared(session)
         try:
-            for reader in session.readers():
-                await reader.close()
+            await session.close_readers()
+            for one in session.subscriptions.values() if session.has_shares else ():
+                if one.share is not None:
+                    self._shares.wake(one.share.name)
             if session.packet_ids is not None:
                 await session.packet_ids.settle()
             if self.store.has(client_id, session.claim):
@@ -360,12 +366,9 @@ class SessionTable:
                     session.will = will if delay_s else None
                     stored = self._record_of(session, "")
                     await self.store.put(stored)
-                    await acknowledge_all(kept)
                     if session.queue is not None and stored.expires_ms is not None:
                         await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
                 else:
-                    # They may have come to the client, and go to nobody else [MQTT-4.8.2-5].
-                    await acknowledge_all(kept)
                     await self._discard(self._record_of(session, ""))
                     await self.store.delete(client_id)
             else:
@@ -408,7 +411,6 @@ class SessionTable:
                 for name, one in session.subscriptions.items()
             ],
             None if session.will is None else StoredWill.of(session.will),
-            list(session.unfinished.values()),
         )
 
     async def _rescue(self, session: MqttSession) -> None:
@@ -437,6 +439,8 @@ class SessionTable:
 
         before = (await self.store.claim(found.client_id, make)).before
         assert before is not None
+        if before.claim:
+            await acknowledge_shared(self._backend, (await self.store.load_packet_ids(before.client_id)).shared)
         now_ms = self._services.clock.now_ms()
         away_ms = now_ms if before.claim else before.away_ms
         after = msgspec.structs.replace(before, claim="", proxy="", away_ms=away_ms)

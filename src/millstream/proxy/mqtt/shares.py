@@ -7,6 +7,7 @@ what fails too often goes to its dead letters.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from millstream.model.errors import MillstreamError, NameRefused
@@ -15,12 +16,12 @@ from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
-from millstream.proxy.mqtt.light_routes import share_queue_name
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, share_queue_name
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 
-__all__ = ["MAX_SHARE_POP", "REFRESH_S", "SHARE_LIFE_S", "ShareTable"]
+__all__ = ["LOOK_S", "MAX_LOOKERS", "MAX_LOOKS", "MAX_SHARE_POP", "REFRESH_S", "SHARE_LIFE_S", "ShareTable"]
 
 MAX_SHARE_POP: Final = 8
 """Messages that a member takes at a time at most, so that the others get some too."""
@@ -32,13 +33,25 @@ member lasts where that is longer."""
 REFRESH_S: Final = 600.0
 """Seconds after which a shared subscription with members here is declared again."""
 
+LOOK_S: Final = 5.0
+"""Seconds after which members look for messages that came back without a word: those of a member whose proxy is gone,
+and of a group that was reset."""
+
+MAX_LOOKS: Final = 200
+"""Shared subscriptions that are looked at in one turn at most."""
+
+MAX_LOOKERS: Final = 8
+"""Members of one shared subscription that look at a time at most; others the next time."""
+
 
 @dataclass(slots=True)
 class _Share:
     group: str
     topic_filter: str
-    members: set[SessionSubscription]
+    members: dict[SessionSubscription, None]
+    """Those that looked last come last."""
     refreshed_s: float
+    looked_s: float
 
 
 class ShareTable:
@@ -56,7 +69,7 @@ class ShareTable:
         TOPIC_FILTER_INVALID where the group can be none, or is not there."""
         try:
             check_group_name(group)
-            if is_tool_group(group):
+            if is_tool_group(group) or group == SESSION_GROUP:
                 raise NameRefused("ILLEGAL_GROUP", f"{group!r} is one of the system's own groups.")
             await self._services.backend.group(group)
         except NameRefused as error:
@@ -65,8 +78,8 @@ class ShareTable:
         name = share_queue_name(group, subscription.topic_filter)
         share = self._shares.get(name)
         if share is None:
-            share = self._shares[name] = _Share(group, subscription.topic_filter, set(), 0.0)
-        share.members.add(subscription)
+            share = self._shares[name] = _Share(group, subscription.topic_filter, {}, 0.0, services.clock.monotonic_s())
+        share.members[subscription] = None
         try:
             await self._declare(name, share)
             subscription.share = LightQueueReader(
@@ -90,6 +103,22 @@ class ShareTable:
         self.forget(subscription)
         if subscription.share is not None:
             await subscription.share.close()
+            self.wake(subscription.share.name)
+
+    def wake(self, name: str) -> None:
+        """Have members of a shared subscription look for messages, if it has any here."""
+        share = self._shares.get(name)
+        if share is not None:
+            share.looked_s = self._services.clock.monotonic_s()
+            _look(share)
+
+    def look(self) -> None:
+        """Have members look where nobody did for a while."""
+        now_s = self._services.clock.monotonic_s()
+        due = (share for share in self._shares.values() if now_s - share.looked_s >= LOOK_S)
+        for share in islice(due, MAX_LOOKS):
+            share.looked_s = now_s
+            _look(share)
 
     def forget(self, subscription: SessionSubscription) -> None:
         """The member's connection is gone."""
@@ -118,6 +147,14 @@ class ShareTable:
         share = self._shares.get(name)
         if share is None:
             return
-        share.members.discard(subscription)
+        share.members.pop(subscription, None)
         if not share.members:
             del self._shares[name]
+
+
+def _look(share: _Share) -> None:
+    for member in [*islice(share.members, MAX_LOOKERS)]:
+        del share.members[member]
+        share.members[member] = None
+        if member.share is not None:
+            member.share.wake()

@@ -73,6 +73,9 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
     routes = broker.maintenance.light_queues.dispatcher.table
     page.add("millstream_light_queues", len(routes))
     page.add("millstream_light_queue_bindings", routes.binding_count)
+    lengths = broker.maintenance.light_queues.lengths
+    page.add("millstream_light_queue_overflow_total", lengths.dropped, "dropped")
+    page.add("millstream_light_queue_overflow_total", lengths.rejected, "rejected")
     await _add_traffic(page, broker.maintenance.statistics)
     await _add_deliveries(page, broker.maintenance.statistics)
     _add_store(page, broker.maintenance.store, broker.clock.now_ms())
