@@ -92,10 +92,8 @@ class HttpApplication:
             return
         except MillstreamError as error:
             answer = problem_answer(error)
-            if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                # Where clients are the cause the server is well.
-                level = logging.WARNING if error.name == _OVERLOAD else logging.ERROR
-                _log.log(level, "%s over HTTP failed: %s", action, error)
+            if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and error.name != _OVERLOAD:
+                _log.error("%s over HTTP failed: %s", action, error)
         except Exception as error:  # noqa: BLE001 - the edge of one request
             _log.error("%s over HTTP failed in an unforeseen way", action, exc_info=error)
             answer = internal_problem()
