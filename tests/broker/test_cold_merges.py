@@ -12,7 +12,7 @@ from broker_bench import Bench
 from crash.faulty_objects import FaultyObjects
 from test_cold_tier import chunks, cold_bench, make_cold
 
-from millstream.broker import cold_merges, cold_tier
+from millstream.broker import cold_tier
 from millstream.broker.cold_tier import GRACE_MS, TieredOptions
 from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
@@ -21,6 +21,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
+from millstream.tiered import cold_work
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.merge_plan import MERGE_AGE_MS, MERGED_ROWS
 from millstream.tiered.merging import merge_objects
@@ -224,7 +225,7 @@ class Meanwhile:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[None]]) -> None:
         self._loop, self._act = asyncio.get_running_loop(), act
-        monkeypatch.setattr(cold_merges, "merge_objects", self)
+        monkeypatch.setattr(cold_work, "merge_objects", self)
 
     def __call__(self, *words: Any) -> Any:
         merged = merge_objects(*words)

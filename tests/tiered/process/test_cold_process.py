@@ -24,6 +24,7 @@ from millstream.tiered.chunk import BlockInfo
 from millstream.tiered.cold_map import ColdObject, ColdStretch
 from millstream.tiered.cold_work import ColdWork, StretchName, WorkHere
 from millstream.tiered.footers import read_footer
+from millstream.tiered.merging import ObjectUnreadable
 from millstream.tiered.objects import ObjectExists, ObjectNotFound, ObjectStore, ObjectStoreAway, ObjectStoreDenied
 from millstream.tiered.places import ObjectPlace
 from millstream.tiered.process import cold_process
@@ -122,6 +123,28 @@ def test_objects_and_blocks_are_those_that_the_broker_itself_would_make(bench: B
             assert last == here.find_record(one.key, [info], info.last_log_offset)
             assert bench.process.find_record(one.key, [info], info.last_log_offset + 1) is None
     assert bench.process.starts == 1
+
+
+def test_merges_are_those_that_the_broker_itself_would_make_and_name_what_they_cannot_read(bench: Bench) -> None:
+    here, end, sources = WorkHere(bench.objects), bench.store.visible_log_offset, []
+    begin = 0
+    while begin < end:
+        gathered = here.gather(bench.store.walk_log(begin, end), {"a": 0, "b": 0}, end // 3)
+        row = ColdStretch(0, begin, gathered.log_end)
+        sources += here.put(StretchName("c", "b", f"s{begin}"), row, {"a": 1, "b": 1})
+        begin = gathered.log_end
+    assert len(sources) > 2
+    whole, classes = ColdStretch(0, 0, end), {"a": 1, "b": 1}
+    expected = here.merge(StretchName("c", "b", "here"), whole, sources, classes)
+    found = bench.process.merge(StretchName("c", "b", "process"), whole, sources, classes)
+    assert [one.parts for one in found] == [one.parts for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert bench.objects.get(one.key) == bench.objects.get(other.key)
+    bench.objects.delete([sources[1].key])
+    for work in (here, bench.process):
+        with pytest.raises(ObjectUnreadable) as caught:
+            work.merge(StretchName("c", "b", f"again-{id(work)}"), whole, sources, classes)
+        assert (caught.value.key, caught.value.name) == (sources[1].key, "OBJECT_NOT_FOUND")
 
 
 def test_errors_keep_their_meaning(bench: Bench, tmp_path: Path) -> None:
