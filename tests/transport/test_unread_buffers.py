@@ -28,6 +28,7 @@ class Pieces:
     def __init__(self) -> None:
         self.openers: list[Any] = []
         self.sent = 0
+        self.answer_bytes = ANSWER_BYTES
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["path"] == "/stream":
@@ -36,9 +37,9 @@ class Pieces:
                 await send({"type": "http.response.body", "body": PIECE, "more_body": True})
                 await asyncio.sleep(0)
         if scope["path"] == "/answer":
-            headers = [(b"content-length", b"%d" % ANSWER_BYTES)]
+            headers = [(b"content-length", b"%d" % self.answer_bytes)]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": bytes(ANSWER_BYTES)})
+            await send({"type": "http.response.body", "body": bytes(self.answer_bytes)})
             return
         self.openers.append(scope["extensions"][WEBSOCKET_EXTENSION])
         connection = self.openers[-1]({name.decode(): value.decode() for name, value in scope["headers"]})
@@ -144,6 +145,9 @@ async def test_nothing_counts_of_an_answer_that_was_read(ground: Ground) -> None
 
 async def test_what_a_slow_client_reads_of_a_full_buffer_is_told_at_the_next_look(ground: Ground) -> None:
     ground.stop_looking()
+    # Far more than the system takes at a time.
+    ground.pieces.answer_bytes = 30_000_000
+    ground.memory.answers = UnreadAnswers(30_000_000)
     peer = await ground.open(ANSWER)
     await eventually(lambda: ground.memory.answers.used_bytes)
     before = ground.memory.answers.used_bytes
