@@ -78,8 +78,8 @@ _PIECE_BYTES: Final = 1024
 """Bytes that the parser gets at a time, unless a body goes on: it does not stop within them, and each request of a few
 bytes is kilobytes."""
 
-_READ_BYTES: Final = 32 * 1024
-_BODY_AHEAD_BYTES: Final = 16 * 1024
+_READ_BYTES: Final = 16 * 1024
+_BODY_AHEAD_BYTES: Final = 8 * 1024
 """Bytes that one read takes at most, where the transport lets itself be told, and bytes of a body that its application
 has not asked for over which no more are read: no budget counts these, and there may be ten thousand connections."""
 
