@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement, encode_success
@@ -53,10 +53,7 @@ class PacketHandlers:
         opening: ConnectHandler,
         subscribing: SubscribeHandler,
         exactly_once: ExactlyOnce,
-        save: Callable[[MqttSession], Coroutine[Any, Any, None]],
     ) -> None:
-        """`save` stores what a session is now."""
-        self._save = save
         self._services = services
         self._opening = opening
         self._subscribing = subscribing

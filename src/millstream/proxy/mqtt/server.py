@@ -108,7 +108,6 @@ class MqttServer:
             ConnectHandler(services, self.sessions, self.watch_silence),
             SubscribeHandler(services, self.sessions, self._shares, self._system_topics),
             self._exactly_once,
-            self.sessions.save,
         )
 
         self.take: Callable[[MqttConnection, Packet], Awaitable[None] | None] = self._handlers.take

@@ -75,10 +75,10 @@ class SharedSender:
     async def _take_over(self, some: Sequence[_Sending]) -> Sequence[_Sending]:
         """Those of them that are the client's alone now. The others stay out of sight for their time: whether they are
         noted, or acknowledged, is not known."""
+        if self._ids is None:
+            acknowledged = await asyncio.gather(*(self._acknowledge_first(one) for one in some))
+            return [one for one, is_done in zip(some, acknowledged, strict=True) if is_done]
         try:
-            if self._ids is None:
-                await asyncio.gather(*(one.taken.reader.acknowledge_first(one.taken) for one in some))
-                return some
             is_held = await self._ids.hold([one.delivery for one in some])
         except MillstreamError as error:
             _log.info("messages of a shared subscription are left for later: %s", error)
@@ -90,6 +90,16 @@ class SharedSender:
         for one in some:
             one.taken.acknowledge()
         return some
+
+    async def _acknowledge_first(self, one: _Sending) -> bool:
+        """Whether it is; one that is not keeps back no other."""
+        try:
+            await one.taken.reader.acknowledge_first(one.taken)
+        except MillstreamError as error:
+            _log.info("a message of a shared subscription is left for later: %s", error)
+            self._drop(one.delivery.packet_id)
+            return False
+        return True
 
 
 async def acknowledge_shared(backend: BrokerBackend, deliveries: Iterable[StoredDelivery]) -> None:
