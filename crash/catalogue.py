@@ -11,6 +11,7 @@ from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
 from crash.cold_kills import kill_inside_tiered_storage
+from crash.cold_process_kills import kill_cold_processes
 from crash.cold_restore import restore_a_lost_disk
 from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
@@ -132,6 +133,7 @@ PROGRAMMES = {
     "S21": Programme("scaled-jobs", _scaled_jobs),
     "S22": Programme("cold-kills", kill_inside_tiered_storage),
     "S23": Programme("cold-restore", restore_a_lost_disk),
+    "S24": Programme("cold-process-kills", kill_cold_processes),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

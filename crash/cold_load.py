@@ -34,6 +34,8 @@ from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.tiered import merge_plan, upload
 from millstream.tiered.directory_objects import DirectoryObjects
+from millstream.tiered.places import ObjectPlace
+from millstream.tiered.process import cold_process
 
 __all__ = [
     "FAULT_RATE", "KEPT_TOPIC", "QUEUES", "SEGMENT_BYTES", "SHORT_TOPIC", "broker_of", "objects_of",
@@ -94,8 +96,10 @@ def objects_of(root: Path, seed: int, fault_rate: float, point: str = "-") -> Un
     return UnreliableObjects(inner, chance, fault_rate, ignores, age=clock_of(root).quicken)
 
 
-def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: float = 0.02) -> Broker:
-    """The broker of a life, whose tasks come often."""
+def broker_of(
+    root: Path, objects: UnreliableObjects, *, upload_interval_s: float = 0.02, own_process: bool = False
+) -> Broker:
+    """The broker of a life, whose tasks come often. A process of its own for cold work opens the directory itself."""
     for module, name, value in (
         (cold_tier, "UPLOAD_INTERVAL_S", upload_interval_s),
         (cold_tier, "CLEAN_INTERVAL_S", 0.05),
@@ -104,6 +108,7 @@ def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: floa
         (merge_plan, "MERGED_ROWS", 4),
         (cold_tier, "_FAILURES", Backoff(0.05, 0.2)),
         (upload, "_RETRY", Backoff(0.01, 0.1)),
+        (cold_process, "_RESTARTS", Backoff(0.01, 0.1)),
         (maintenance, "RETENTION_INTERVAL_S", 0.1),
     ):
         setattr(module, name, value)
@@ -113,7 +118,10 @@ def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: floa
         flush_interval_ms=10,
         retention=RetentionPolicy(keep_ms=5 * _HOUR_MS, scarce_used_ratio=1.0, full_used_ratio=1.0),
     )
-    tiered = TieredOptions(roll_s=0.05, stretch_bytes=24 * 1024, keep_hours=1_000_000)
+    place = ObjectPlace(f"file://{root / 'objects'}")
+    tiered = TieredOptions(
+        roll_s=0.05, stretch_bytes=24 * 1024, keep_hours=1_000_000, place=place, own_process=own_process
+    )
     return Broker(
         root / "data",
         options=BrokerOptions(store=store, tiered=tiered),

@@ -46,6 +46,7 @@ BY_LENGTH = (
     "C2",
     "S7",
     "S23",
+    "S24",
 )
 """The longest first, so that none is waited for alone."""
 Counts = dict[str, int | float]
@@ -231,6 +232,13 @@ def test_s23_a_lost_disk_comes_back_from_the_object_store_with_each_message_once
     counts = passed("S23")
     assert counts["read"] == 4_000
     assert counts["objects"] > 0
+
+
+def test_s24_a_broker_whose_cold_process_is_killed_goes_on_and_has_each_message_once(passed: Passed) -> None:
+    counts = passed("S24")
+    assert counts["kills"] >= 2
+    assert counts["process_starts"] >= counts["kills"]
+    assert min(counts[what] for what in ("uploads", "kept", "read_meanwhile", "objects")) > 0
 
 
 def test_s14_a_clock_that_is_put_forward_and_back_hides_and_repeats_nothing(passed: Passed) -> None:
