@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +14,8 @@ from millstream.model.errors import StartRefused
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.processor import Processor
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
-from millstream.server.protocol_ports import ProtocolPort, WantedPort, amqp_port, http_port, mqtt_port
+from millstream.server.deferred_port import ProtocolPort
+from millstream.server.protocol_ports import WantedPort, amqp_port, http_port, mqtt_port
 from millstream.server.site import Site
 from millstream.telemetry.metrics import MetricsPage
 
@@ -26,7 +28,7 @@ class Port:
     def __init__(self, notes: list[str], name: str = "PORT_IN_USE", refused: bool = False) -> None:
         self.notes, self.name, self.refused = notes, name, refused
 
-    async def start(self) -> int:
+    async def start(self, listening: Sequence[socket.socket] = ()) -> int:
         if self.refused:
             raise StartRefused(self.name, "It is taken.")
         self.notes.append("started")
@@ -99,9 +101,11 @@ GREETINGS = {
 """What a client says first, and how the answer begins."""
 
 
-async def test_each_protocol_is_answered_at_its_port_and_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_deferred", [False, True])
+async def test_each_protocol_is_answered_at_its_port_and_counted(tmp_path: Path, is_deferred: bool) -> None:
     makers = {"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}
-    server = AllInOne(options(tmp_path, *(WantedPort(name, 0, make) for name, make in makers.items())))
+    ports = (WantedPort(name, 0, make, is_deferred=is_deferred) for name, make in makers.items())
+    server = AllInOne(options(tmp_path, *ports))
     endpoints = await server.start()
     try:
         async with asyncio.timeout(WAIT_S):

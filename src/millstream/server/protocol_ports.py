@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, Protocol, TypedDict
+from functools import partial
+from typing import Final, TypedDict
 
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
@@ -14,6 +15,7 @@ from millstream.model.message import Address
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.server.deferred_port import DeferredPort, ProtocolPort
 from millstream.server.site import Site
 from millstream.telemetry.metrics import MetricsPage
 from millstream.transport.connection_memory import ConnectionMemory
@@ -25,7 +27,6 @@ __all__ = [
     "HTTP_PORT",
     "MQTT_PORT",
     "PortMaker",
-    "ProtocolPort",
     "ProtocolPorts",
     "WantedPort",
     "amqp_port",
@@ -43,34 +44,22 @@ AMQP_PORT: Final = 5672
 """The ports that are assigned to these protocols (IANA)."""
 
 
-class ProtocolPort(Protocol):
-    """What each adapter is to the proxy: made with the port's number, opened and closed once."""
-
-    async def start(self) -> int:
-        """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
-        ...
-
-    async def close(self) -> None:
-        """Take no more requests, and answer or give back what is under way."""
-        ...
-
-    def add_metrics(self, page: MetricsPage) -> None:
-        """Tell the page of the port."""
-        ...
-
-
 PortMaker = Callable[[Site, Processor, int], ProtocolPort]
 """Makes the adapter of one protocol for a port; 0 takes a free one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPort:
-    """A port to open, by the name of its protocol. `must_open` False: the proxy goes on where the port is taken."""
+    """A port to open, by the name of its protocol. `must_open` False: the proxy goes on where the port is taken.
+
+    `is_deferred`: it listens at once, and its adapter is made when it is needed; see `DeferredPort`.
+    """
 
     protocol: str
     port: int
     make: PortMaker
     must_open: bool = True
+    is_deferred: bool = False
 
 
 class ProtocolPorts:
@@ -90,7 +79,7 @@ class ProtocolPorts:
     async def start(self) -> None:
         """Listen. Raises StartRefused; `close` ends what was opened before."""
         for wanted in self._wanted:
-            port = wanted.make(self._site, self._processor, wanted.port)
+            port = self._make(wanted)
             try:
                 bound = await port.start()
             except StartRefused as error:
@@ -102,6 +91,12 @@ class ProtocolPorts:
             self._resources.push_async_callback(port.close)
             self._open.append(port)
             self.addresses[wanted.protocol] = Address(self._site.reachable_host, bound)
+
+    def _make(self, wanted: WantedPort) -> ProtocolPort:
+        make = partial(wanted.make, self._site, self._processor, wanted.port)
+        if not wanted.is_deferred:
+            return make()
+        return DeferredPort(wanted.protocol, self._site.host, wanted.port, self._processor.backend, make)
 
     async def close(self) -> None:
         """Close them all."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -141,12 +141,15 @@ class AsgiPort:
         """Connections that are open."""
         return len(self._connections)
 
-    async def start(self) -> int:
-        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
+    async def start(self, listening: Sequence[socket.socket] = ()) -> int:
+        """Listen, on sockets that do so already if there are some; the bound port.
+
+        StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails.
+        """
         self._config.load()
         self._doorway = TlsSniffer(self.enter, self._descriptors, self.strangers, admits=self._has_room)
         try:
-            port = await self._doorway.start(self._host, self._port)
+            port = await self._doorway.start(self._host, self._port, listening=listening)
         except OSError as error:
             self._doorway = None
             raise listen_refused(self._host, self._port, error) from None

@@ -12,12 +12,13 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from millstream.security.tls import CLIENT_HELLO
 from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.listening import open_listening
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = [
@@ -48,7 +49,6 @@ ACCEPTS_PER_TURN: Final = 64
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds until the next attempt if none can be accepted, as without free descriptors."""
 
-_BACKLOG: Final = 1024
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EAGAIN, errno.EINTR, errno.EPROTO})
 """Why there is nothing to accept after all."""
 
@@ -81,32 +81,15 @@ class TlsSniffer:
         # In the order in which they came.
         self._entering: dict[asyncio.Task[None], str] = {}
 
-    async def start(self, host: str, port: int, *, shares_port: bool = False) -> int:
-        """Listen; the bound port. OSError where that fails.
-
-        With `shares_port` other processes of the same user may listen on it as well, if all of them say so
-        (SO_REUSEPORT). Linux gives each of them a part of the connections, by a hash of their addresses.
-        """
+    async def start(
+        self, host: str, port: int, *, shares_port: bool = False, listening: Sequence[socket.socket] = ()
+    ) -> int:
+        """Listen; the bound port. See `open_listening`, which opens the sockets where `listening` has none that listen
+        already. OSError where that fails."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                listening = socket.socket(family, kind, protocol)
-                self._listening.append(listening)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if shares_port:
-                    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                if family == socket.AF_INET6:
-                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                # All addresses of a host share the port that the first of them was given.
-                listening.bind((address[0], port or self.port or 0, *address[2:]))
-                listening.listen(_BACKLOG)
-                listening.setblocking(False)
-        except OSError:
-            self.close()
-            raise
-        for listening in self._listening:
-            loop.add_reader(listening, self._accept_some, listening)
+        self._listening = [*listening] or await open_listening(host, port, shares_port=shares_port)
+        for one in self._listening:
+            loop.add_reader(one, self._accept_some, one)
         return self.port
 
     @property

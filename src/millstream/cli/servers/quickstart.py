@@ -199,10 +199,12 @@ def _protocols(
     wanted = []
     for name, port in ports.items():
         number, make = usual[name]
+        # Settings are checked by the adapter, at the start.
+        is_deferred = name != "http" or not (webhook_networks or http_origins)
         if port == "auto":
-            wanted.append(known.WantedPort(name, number, make, must_open=False))
+            wanted.append(known.WantedPort(name, number, make, must_open=False, is_deferred=is_deferred))
         elif port != "off":
-            wanted.append(known.WantedPort(name, port, make))
+            wanted.append(known.WantedPort(name, port, make, is_deferred=is_deferred))
     return tuple(wanted)
 
 

@@ -7,7 +7,7 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from millstream import __version__
@@ -121,14 +121,15 @@ class AmqpServer:
         self._traffic.sessions = sum(len(connection.session.channels) for connection in self._connections)
         add_port(page, "amqp", len(self._connections), self._traffic)
 
-    async def start(self) -> int:
-        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails.
+    async def start(self, listening: Sequence[socket.socket] = ()) -> int:
+        """Listen, on sockets that do so already if there are some; the bound port.
 
-        Clients can open their virtual hosts once the declarations are known.
+        StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails. Clients can open their virtual hosts once
+        the declarations are known.
         """
         self._doorway = TlsSniffer(self._enter, self._descriptors, self.strangers, admits=self._has_room)
         try:
-            port = await self._doorway.start(self._host, self._port)
+            port = await self._doorway.start(self._host, self._port, listening=listening)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
         self.shared.throttle = self._processor.throttle

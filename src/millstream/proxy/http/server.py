@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -103,9 +104,12 @@ class HttpServer:
         """Tell the page of this port."""
         add_http(page, self._port.connections, self._traffic, self._latency)
 
-    async def start(self) -> int:
-        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
-        port = await self._port.start()
+    async def start(self, listening: Sequence[socket.socket] = ()) -> int:
+        """Listen, on sockets that do so already if there are some; the bound port.
+
+        StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails.
+        """
+        port = await self._port.start(listening)
         await self._book.start()
         return port
 

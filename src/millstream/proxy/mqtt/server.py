@@ -127,13 +127,16 @@ class MqttServer:
         """Tell the page of this port."""
         add_port(page, "mqtt", self.connections, self.services.traffic)
 
-    async def start(self) -> int:
-        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
+    async def start(self, listening: Sequence[socket.socket] = ()) -> int:
+        """Listen, on sockets that do so already if there are some; the bound port.
+
+        StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails.
+        """
         self._doorway = TlsSniffer(
             self._enter, self._descriptors, self.strangers, admits=self._has_room, first_byte_limit_s=CONNECT_LIMIT_S
         )
         try:
-            port = await self._doorway.start(self._host, self._port)
+            port = await self._doorway.start(self._host, self._port, listening=listening)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
         await self.services.start()
