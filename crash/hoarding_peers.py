@@ -26,9 +26,8 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FRAME_HEAD, encode_frame
-from millstream.security.signature import Credentials
+from millstream.security.signature import Credentials, sign_command
 from millstream.server.child import ServerProcess
-from millstream.transport.remoting_client import sign
 
 __all__ = ["hoard_memory"]
 
@@ -202,5 +201,5 @@ def _pull(*, offset: int, number: int, waits: bool = False) -> bytes:
         "expressionType": "TAG",
     }  # fmt: skip
     request = RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=number)
-    sign(request, _KEYS)
+    sign_command(request, _KEYS)
     return b"".join(encode_frame(request))

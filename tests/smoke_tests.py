@@ -37,6 +37,7 @@ _COMMANDS: Final = (
 )
 
 _CLIENTS: Final = (
+    "client/test_blocking_client.py::test_importing_it_brings_in_no_event_loop_and_no_heavy_package",
     "interop/test_official_push_consumer.py::test_a_fifo_group_gets_the_messages_of_a_message_group_in_order",
     "interop/test_official_simple_consumer.py"
     "::test_what_is_sent_is_received_once_with_all_that_was_said_and_acknowledged[in_process]",

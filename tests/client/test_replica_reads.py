@@ -9,6 +9,7 @@ import pytest
 
 from millstream.client.operations import ClientOperation, ClientOperations
 from millstream.client.replica_reads import AVOID_S, MAX_AVOIDED, ReadableReplicas, ReadFrom
+from millstream.client.topic_operations import TopicOperations
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError, NameRefused, TimedOut, Unreachable
 from millstream.model.operations import PullStatus, QueueRange
@@ -225,7 +226,7 @@ def test_a_broker_without_a_master_is_not_left_out_of_the_ends() -> None:
 
 def test_a_topic_is_deleted_at_masters_alone() -> None:
     asked: list[str] = []
-    operation = client_of().delete_topic("orders")
+    operation = TopicOperations(client_of()).delete("orders")
     try:
         step = next(operation)
         while True:

@@ -19,6 +19,7 @@ from millstream.client.outgoing import QueueSelector, outgoing_properties
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.client.replica_reads import ReadFrom
 from millstream.client.static_topics import StaticTopicOperations
+from millstream.client.topic_operations import TopicOperations
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult, range_is_gone
 from millstream.model.errors import (
     ConnectionFailed,
@@ -42,8 +43,7 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.cold_ranges import ColdRangesBody
-from millstream.security.signature import Credentials
-from millstream.transport.remoting_client import sign
+from millstream.security.signature import Credentials, sign_command
 
 __all__ = ["DEFAULT_NAMESERVER", "MAX_SEARCHED_TOPICS", "BlockingClient", "BlockingConnection", "MessageSearch"]
 
@@ -93,7 +93,7 @@ class BlockingConnection:
         deadline_s = time.monotonic() + timeout_s
         command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
         if self._credentials is not None:
-            sign(command, self._credentials)
+            sign_command(command, self._credentials)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(b"".join(encode_frame(command)))
@@ -177,7 +177,7 @@ class MessageSearch:
         return None
 
     def _topics(self) -> ClientOperation[list[str]]:
-        topics = yield from self._conversations.topics()
+        topics = yield from TopicOperations(self._conversations).all()
         names = [topic.name for topic in topics if not is_system_topic(topic.name)]
         if len(names) > MAX_SEARCHED_TOPICS:
             words = f"There are {len(names):,} topics; {MAX_SEARCHED_TOPICS:,} are searched at most."
@@ -213,6 +213,7 @@ class BlockingClient:
         self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = ClientOperations(parse_addresses(nameserver), group=group, failover_s=timeout_s)
+        self._topic_conversations = TopicOperations(self.conversations)
         self._group_conversations = GroupOperations(self.conversations)
         self._placement = QueueSelector()
         self._connections: dict[str, BlockingConnection] = {}
@@ -377,15 +378,15 @@ class BlockingClient:
 
     def create_topic(self, config: TopicConfig) -> None:
         """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
-        self.run(self.conversations.create_topic(config))
+        self.run(self._topic_conversations.create(config))
 
     def add_queues(self, name: str, queues: int) -> None:
         """Give a topic so many queues; TOPIC_NOT_FOUND, FEWER_QUEUES, ILLEGAL_STATIC_TOPIC."""
-        self.run(self.conversations.add_queues(name, queues))
+        self.run(self._topic_conversations.add_queues(name, queues))
 
     def declare_columns(self, name: str, copy: ColumnAttributes) -> None:
         """Have a topic's cold messages copied as these columns; TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
-        self.run(self.conversations.declare_columns(name, copy))
+        self.run(self._topic_conversations.declare_columns(name, copy))
 
     def create_static_topic(self, config: TopicConfig, queues: int, brokers: Sequence[str] | None = None) -> None:
         """Create a topic whose queues can be moved, or give it more; TOPIC_EXISTS where it has other settings."""
@@ -397,15 +398,15 @@ class BlockingClient:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages; TOPIC_NOT_FOUND."""
-        self.run(self.conversations.delete_topic(name))
+        self.run(self._topic_conversations.delete(name))
 
     def topics(self) -> list[TopicConfig]:
         """All topics, by name."""
-        return self.run(self.conversations.topics())
+        return self.run(self._topic_conversations.all())
 
     def describe_topic(self, name: str) -> TopicConfig:
         """One topic's settings; TOPIC_NOT_FOUND."""
-        return self.run(self.conversations.describe_topic(name))
+        return self.run(self._topic_conversations.describe(name))
 
     def create_group(self, config: GroupConfig) -> None:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""

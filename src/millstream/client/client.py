@@ -13,6 +13,7 @@ from millstream.client import requests
 from millstream.client.group_operations import GroupOperations
 from millstream.client.operations import ClientOperation, ClientOperations, RequestStep, parse_addresses
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
+from millstream.client.topic_operations import TopicOperations
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -61,6 +62,7 @@ class Client:
         self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = ClientOperations(parse_addresses(nameserver), group=group, failover_s=timeout_s)
+        self._topic_conversations = TopicOperations(self.conversations)
         self._group_conversations = GroupOperations(self.conversations)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
 
@@ -106,19 +108,19 @@ class Client:
 
     async def create_topic(self, config: TopicConfig) -> None:
         """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
-        await self.run(self.conversations.create_topic(config))
+        await self.run(self._topic_conversations.create(config))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages; TOPIC_NOT_FOUND."""
-        await self.run(self.conversations.delete_topic(name))
+        await self.run(self._topic_conversations.delete(name))
 
     async def topics(self) -> list[TopicConfig]:
         """All topics, by name."""
-        return await self.run(self.conversations.topics())
+        return await self.run(self._topic_conversations.all())
 
     async def describe_topic(self, name: str) -> TopicConfig:
         """One topic's settings; TOPIC_NOT_FOUND."""
-        return await self.run(self.conversations.describe_topic(name))
+        return await self.run(self._topic_conversations.describe(name))
 
     async def create_group(self, config: GroupConfig) -> None:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""

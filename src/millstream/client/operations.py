@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -32,9 +31,8 @@ from millstream.model.filter import ALL, MessageFilter
 from millstream.model.handles import RecallHandle
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, is_light_queue
 from millstream.model.message import StoredMessage
-from millstream.model.topic import ColumnAttributes, Permission, TopicConfig, copy_attributes
+from millstream.model.topic import Permission
 from millstream.protocol.record import decode_record, iterate_records
-from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -420,84 +418,6 @@ class ClientOperations:
         yield from self._ask_queue(queue, command)
 
     # administration
-
-    def create_topic(self, config: TopicConfig) -> ClientOperation[None]:
-        """Create the topic on every master; TOPIC_EXISTS where it is there with other settings."""
-        self.forget_route(config.name)
-        ext = topic_fields(config)
-        for address in (yield from self.masters()):
-            yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
-
-    def add_queues(self, name: str, queues: int) -> ClientOperation[None]:
-        """Give a topic so many queues on every master that has it; nothing else of it changes.
-
-        Raises TOPIC_NOT_FOUND, FEWER_QUEUES, and ILLEGAL_STATIC_TOPIC for one whose queues are the cluster's.
-        """
-        self.forget_route(name)
-        if mappings_of((yield from self.route(name))):
-            words = f"The queues of the static topic {name!r} are the cluster's, not those of a broker."
-            remedy = f"Run millstream topic create {name} --static --queues {queues}."
-            raise NameRefused("ILLEGAL_STATIC_TOPIC", words, remedy=remedy)
-        held = yield from self._topic_by_master(name)
-        most = max(topic.queues for topic in held.values())
-        if queues < most:
-            raise NameRefused("FEWER_QUEUES", f"The topic {name!r} has {most} queues and cannot have {queues}.")
-        for address, topic in held.items():
-            yield from self._change_topic(address, replace(topic, read_queues=queues, write_queues=queues))
-        self.forget_route(name)
-
-    def declare_columns(self, name: str, copy: ColumnAttributes) -> ClientOperation[None]:
-        """Have every master copy a topic's cold messages as these columns. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
-        held = yield from self._topic_by_master(name)
-        for address, topic in held.items():
-            attributes = {**topic.attributes, **copy_attributes(copy)}
-            yield from self._change_topic(address, replace(topic, attributes=attributes))
-
-    def _topic_by_master(self, name: str) -> ClientOperation[dict[str, TopicConfig]]:
-        held: dict[str, TopicConfig] = {}
-        for address in (yield from self.masters()):
-            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-            held.update((address, topic) for topic in decode_topic_table(answer.body) if topic.name == name)
-        if not held:
-            raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
-        return held
-
-    def _change_topic(self, address: str, topic: TopicConfig) -> ClientOperation[None]:
-        ext = topic_fields(topic)
-        del ext["createOnly"]
-        yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
-
-    def delete_topic(self, name: str) -> ClientOperation[None]:
-        """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""
-        self.forget_route(name)
-        route = yield from self.route(name)
-        self.forget_route(name)
-        for broker in route.broker_datas:
-            # Its replicas hear of it by the log.
-            masters = [broker.broker_addrs[_MASTER_ID]] if _MASTER_ID in broker.broker_addrs else []
-            for address in masters or broker.broker_addrs.values():
-                command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
-                yield from self.ask(address, command)
-        for address in list(self._nameservers):
-            # One that is down hears from the brokers what is left, once it is back.
-            with contextlib.suppress(ConnectionFailed):
-                yield from self.ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
-
-    def topics(self) -> ClientOperation[list[TopicConfig]]:
-        """All topics of all masters, by name."""
-        found: dict[str, TopicConfig] = {}
-        for address in (yield from self.masters()):
-            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-            for topic in decode_topic_table(answer.body):
-                found.setdefault(topic.name, topic)
-        return [found[name] for name in sorted(found)]
-
-    def describe_topic(self, name: str) -> ClientOperation[TopicConfig]:
-        """One topic's settings; TOPIC_NOT_FOUND."""
-        for topic in (yield from self.topics()):
-            if topic.name == name:
-                return topic
-        raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
 
     def ask_masters(self, command: RemotingCommand) -> ClientOperation[list[RemotingCommand]]:
         """The answers of all masters to an administrative request; the refusal of the first one that refuses."""

@@ -22,16 +22,10 @@ from millstream.protocol.remoting.frame import (
     encode_frame,
     written_parts,
 )
-from millstream.security.signature import Credentials, signed_fields
+from millstream.security.signature import Credentials, sign_command
 from millstream.transport.awaited_answers import AwaitedAnswers
 
-__all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection", "sign"]
-
-
-def sign(command: RemotingCommand, credentials: Credentials) -> None:
-    """Give the request its two fields that say who signed it; one that was signed before is signed again."""
-    parts = (command.body, *command.body_parts)
-    command.ext = signed_fields(credentials, command.ext, parts, version=command.version)
+__all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
 
 
 Listener = Callable[[RemotingCommand], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
@@ -132,7 +126,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             future.set_exception(self._unusable_error())
             return future
         if self._credentials is not None:
-            sign(command, self._credentials)
+            sign_command(command, self._credentials)
         answer = self._answers.expect(command, self.address, timeout_s)
         try:
             self._send(command)
@@ -146,7 +140,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             return
         command.flag |= FLAG_ONEWAY
         if self._credentials is not None:
-            sign(command, self._credentials)
+            sign_command(command, self._credentials)
         self._send(command)
 
     async def close(self) -> None:

@@ -38,9 +38,9 @@ from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
 from millstream.protocol.remoting.messages.state import encode_state
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
-from millstream.security.signature import Credentials
+from millstream.security.signature import Credentials, sign_command
 from millstream.transport.gate import RemotingGate
-from millstream.transport.remoting_client import RemotingConnection, sign
+from millstream.transport.remoting_client import RemotingConnection
 from patience import within_patience
 from servers import Servers
 
@@ -105,7 +105,7 @@ def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def ask(line: RemotingConnection, command: RemotingCommand, credentials: Credentials | None = None) -> int:
     if credentials is not None:
-        sign(command, credentials)
+        sign_command(command, credentials)
     return (await line.request(command, 5)).code
 
 
@@ -336,7 +336,7 @@ async def test_an_open_transaction_is_ended_by_who_may_send_to_its_topic_alone(
     guarded.broker.topics.create(TopicConfig("orders-tx", MessageType.TRANSACTION))
     fields = {"a": "p", "b": "orders-tx", "e": "0", "f": "4", "g": "1", "i": properties}
     half = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"half")
-    sign(half, ROOT)
+    sign_command(half, ROOT)
     sent = await line.request(half, 5)
     # As older clients do it: without the topic.
     end = {
@@ -440,7 +440,7 @@ async def test_a_bad_request_about_access_is_refused_in_words(line: RemotingConn
     ]
     for code, ext, body in requests:
         command = RemotingCommand(code, ext, body)
-        sign(command, ROOT)
+        sign_command(command, ROOT)
         answer = await line.request(command, 5)
         assert answer.code not in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR), (code, body)
         assert answer.remark

@@ -14,6 +14,7 @@ from millstream.client.bulk.values import BulkReceipt
 from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep
 from millstream.client.outgoing import MessageIds, outgoing_properties
 from millstream.client.replica_reads import ReadFrom
+from millstream.client.topic_operations import TopicOperations
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
@@ -96,7 +97,7 @@ class BulkOperations:
             return True
         if error.name != "MESSAGE_MALFORMED":
             return False
-        return not (yield from self._conversations.describe_topic(topic)).holds_batches
+        return not (yield from TopicOperations(self._conversations).describe(topic)).holds_batches
 
     def _put_ordinary(
         self, queue: QueueAddress, batch: EncodedBatch, retries: int
