@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
@@ -86,6 +86,8 @@ class ConnectionPort(Protocol):
     def take(self) -> Callable[[MqttConnection, Packet], Awaitable[None] | None]: ...
 
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None: ...
+
+    def refuse_page(self, fields: Mapping[str, str]) -> MillstreamError | None: ...
 
     def note_outgoing(self, connection: MqttConnection) -> None: ...
 
@@ -424,7 +426,7 @@ class MqttConnection(asyncio.Protocol):
     def _unwrap(self, data: bytes) -> bytes:
         """What a chunk of a WebSocket carries."""
         if self._websocket is None:
-            self._websocket = WebSocketStream()
+            self._websocket = WebSocketStream(self._server.refuse_page)
         websocket = self._websocket
         try:
             found = websocket.feed(data)
