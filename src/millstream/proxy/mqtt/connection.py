@@ -157,14 +157,14 @@ class MqttConnection(asyncio.Protocol):
         self._backlog: deque[tuple[int, bytes]] | None = None
         self._early = b""
         """What came behind CONNECT before the client was let in: its packets may be large only from then on."""
-        self._outgoing: list[bytes] = []
+        self._outgoing: list[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
         # None as long as there are none: most connections are idle, and a deque alone takes 760 bytes.
         self._answers: deque[AnswerPlace] | None = None
         self._background: set[asyncio.Task[None]] | None = None
         self._unstored = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] | None = None
         self._websocket: WebSocketStream | None = None
         self._is_half = False
         self._is_unsent = False
@@ -193,7 +193,8 @@ class MqttConnection(asyncio.Protocol):
 
     def send_bytes(self, data: bytes) -> None:
         """The same for one that is encoded."""
-        if not self._outgoing:
+        if self._outgoing is None:
+            self._outgoing = []
             self._server.note_outgoing(self)
         self._outgoing.append(data)
 
@@ -294,22 +295,23 @@ class MqttConnection(asyncio.Protocol):
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
         self._waiters.append(waiter)
         await waiter
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        waiters, self._waiters = self._waiters, None
+        for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
 
     def flush(self) -> None:
         """Write what was sent."""
-        outgoing = self._outgoing
+        outgoing, self._outgoing = self._outgoing, None
         if not outgoing:
             return
         data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
-        outgoing.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
@@ -406,7 +408,7 @@ class MqttConnection(asyncio.Protocol):
         self._end_half()
         self._decoder.forget()
         self._backlog, self._early = None, b""
-        self._outgoing.clear()
+        self._outgoing = None
         self._server.remove(self)
         self._transport = None
         self._wake()
