@@ -22,7 +22,7 @@ from millstream.model.routing.routes import (
 __all__ = ["MAX_BINDINGS", "MAX_LIGHT_QUEUES", "MAX_LIGHT_QUEUES_OF_MESSAGE", "RoutingTable"]
 
 MAX_LIGHT_QUEUES: Final = 100_000
-"""Light queues of a broker at most: each is a queue with a file of its own, and about 2 KB of memory."""
+"""Light queues of a broker at most: each is about 2 KB of memory, and a file with its first message."""
 
 MAX_BINDINGS: Final = 1_000_000
 """Bindings of all light queues of a broker at most."""
