@@ -34,6 +34,7 @@ from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
 from benchmarks.mqtt import measure_mqtt
 from benchmarks.mqtt_restart import measure_mqtt_restart
+from benchmarks.mqtt_sessions import measure_mqtt_sessions
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
@@ -99,6 +100,10 @@ def main() -> int:
         "mqtt-restart": lambda: {
             "nothing waits": measure_mqtt_restart(),
             "a message waits in each": measure_mqtt_restart(waiting=True),
+        },
+        "mqtt-sessions": lambda: {
+            "lasting": measure_mqtt_sessions(),
+            "clean": measure_mqtt_sessions(clean=True),
         },
         "calls": measure_calls,
         "compiled": measure_compiled,

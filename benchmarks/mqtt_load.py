@@ -21,53 +21,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks.mqtt_packets import (
+    connect_from,
+    connect_packet,
+    publish_packet,
+    receive,
+    source_of,
+    subscribe_packet,
+)
+
 __all__ = [
     "LoadClient",
-    "connect_from",
-    "connect_packet",
     "cpu_s",
     "memory_bytes",
-    "publish_packet",
     "run_load",
-    "subscribe_packet",
 ]
 
-_PAYLOAD: Final = b"x" * 100
 _RECEIVE_BYTES: Final = 1 << 18
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _FAN_WINDOW: Final = 20
 _AT_ONCE: Final = 200
-_PORTS_AN_ADDRESS: Final = 20_000
-_BIND_ADDRESS_NO_PORT: Final = 24
-"""IP_BIND_ADDRESS_NO_PORT of Linux, which Python 3.11 does not name."""
 _SETTLE_S: Final = 5.0
-
-
-def _text(text: bytes) -> bytes:
-    return len(text).to_bytes(2, "big") + text
-
-
-def _packet(first: int, body: bytes) -> bytes:
-    assert len(body) < 16_384
-    length = bytes((len(body),)) if len(body) < 128 else bytes((len(body) & 0x7F | 0x80, len(body) >> 7))
-    return bytes((first,)) + length + body
-
-
-def connect_packet(name: str, *, clean: bool = True) -> bytes:
-    """CONNECT of 3.1.1."""
-    return _packet(0x10, _text(b"MQTT") + bytes((4, 2 if clean else 0, 0, 0)) + _text(name.encode()))
-
-
-def subscribe_packet(topic: str, qos: int) -> bytes:
-    """SUBSCRIBE with one filter."""
-    return _packet(0x82, b"\0\1" + _text(topic.encode()) + bytes((qos,)))
-
-
-def publish_packet(topic: str, qos: int, number: int = 0, *, retain: bool = False) -> bytes:
-    """PUBLISH of 100 bytes."""
-    return _packet(
-        0x30 | qos << 1 | retain, _text(topic.encode()) + (number.to_bytes(2, "big") if qos else b"") + _PAYLOAD
-    )
 
 
 def cpu_s(pid: int) -> float:
@@ -93,13 +67,7 @@ class LoadClient:
 
     def expect(self, size_bytes: int) -> bytes:
         """So many bytes."""
-        found = b""
-        while len(found) < size_bytes:
-            more = self.socket.recv(size_bytes - len(found))
-            if not more:
-                raise SystemExit("the server closed a connection")
-            found += more
-        return found
+        return receive(self.socket, size_bytes)
 
     def subscribe(self, topic: str, qos: int) -> None:
         """Subscribe, and wait for the answer."""
@@ -186,36 +154,19 @@ def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
     sender.socket.sendall(frame * _FAN_WINDOW)
 
 
-def connect_from(source: str, address: tuple[str, int]) -> socket.socket:
-    """A connection from that local address; a blank one stands for any."""
-    one = socket.socket()
-    if source:
-        # The port is chosen at the connect, when it is known to whom: else those of closed connections are in the way.
-        one.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
-        one.bind((source, 0))
-    one.connect(address)
-    return one
-
-
 def _connect_all(address: tuple[str, int], count: int, *, clean: bool, subscribes: bool) -> list[socket.socket]:
     """So many clients, some at a time."""
     clients: list[socket.socket] = []
     for start in range(0, count, _AT_ONCE):
         some = []
         for number in range(start, min(start + _AT_ONCE, count)):
-            # The ports of one source address do not suffice for many.
-            source = f"127.0.0.{2 + number // _PORTS_AN_ADDRESS}" if address[0].startswith("127.") else ""
+            source = source_of(number) if address[0].startswith("127.") else ""
             one = connect_from(source, address)
             name = f"idle-{os.getpid()}-{number}"
             one.sendall(connect_packet(name, clean=clean) + (subscribe_packet(f"b/{name}", 1) if subscribes else b""))
             some.append(one)
         for one in some:
-            left = 9 if subscribes else 4
-            while left:
-                data = one.recv(left)
-                if not data:
-                    raise SystemExit("the server closed a connection")
-                left -= len(data)
+            receive(one, 9 if subscribes else 4)
         clients += some
     return clients
 

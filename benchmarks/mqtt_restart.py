@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks.mqtt_load import (
-    LoadClient,
+from benchmarks.mqtt_load import LoadClient, cpu_s, memory_bytes
+from benchmarks.mqtt_packets import (
     connect_from,
     connect_packet,
-    cpu_s,
-    memory_bytes,
     publish_packet,
+    receive,
+    source_of,
     subscribe_packet,
 )
 from millstream.server.child import ServerProcess
@@ -30,7 +29,6 @@ __all__ = ["measure_mqtt_restart"]
 
 _OPTIONS: Final = ("--mqtt-port", "0", "--amqp-port", "off", "--http-port", "off")
 _AT_ONCE: Final = 100
-_PORTS_AN_ADDRESS: Final = 20_000
 _DISCONNECT: Final = b"\xe0\0"
 _SETTLE_S: Final = 3.0
 _PATIENCE_S: Final = 300.0
@@ -83,13 +81,12 @@ def _fill(address: tuple[str, int], pid: int, sessions: int, retained: int, *, w
         numbers = range(start, min(start + _AT_ONCE, sessions))
         clients = []
         for number in numbers:
-            # The ports of one source address do not suffice for many.
-            client = connect_from(f"127.0.0.{2 + number // _PORTS_AN_ADDRESS % 200}", address)
+            client = connect_from(source_of(number), address)
             subscription = subscribe_packet(f"kept/{number}", 1)
             client.sendall(connect_packet(f"kept-{number}", clean=False) + subscription)
             clients.append(client)
         for client in clients:
-            _receive(client, 9)
+            receive(client, 9)
             client.sendall(_DISCONNECT)
             client.close()
     time.sleep(_SETTLE_S)
@@ -125,9 +122,9 @@ def _go_on(address: tuple[str, int], number: int, *, waiting: bool) -> None:
     """Connect as one of the clients: its session is there, and what waited for it comes."""
     client = connect_from("", address)
     client.sendall(connect_packet(f"kept-{number}", clean=False))
-    if _receive(client, 4)[2:] != b"\1\0":
+    if receive(client, 4)[2:] != b"\1\0":
         raise SystemExit(f"session {number} is not there")
-    if waiting and _receive(client, 1)[0] & 0xF0 != 0x30:
+    if waiting and receive(client, 1)[0] & 0xF0 != 0x30:
         raise SystemExit(f"no message waited for session {number}")
     client.sendall(_DISCONNECT)
     client.close()
@@ -139,16 +136,6 @@ def _find_retained(address: tuple[str, int], number: int) -> None:
     if client.expect(1)[0] & 0xF1 != 0x31:
         raise SystemExit(f"no message is retained for number {number}")
     client.socket.close()
-
-
-def _receive(client: socket.socket, size_bytes: int) -> bytes:
-    found = b""
-    while len(found) < size_bytes:
-        more = client.recv(size_bytes - len(found))
-        if not more:
-            raise SystemExit("the server closed a connection")
-        found += more
-    return found
 
 
 def main() -> int:

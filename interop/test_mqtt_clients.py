@@ -74,6 +74,18 @@ def test_paho_gets_what_it_publishes_and_what_came_while_it_was_away(address: st
         client.loop_stop()
 
 
+def test_paho_comes_over_a_websocket_for_which_it_names_the_ports_own_origin(address: str) -> None:
+    paho = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    host, port = _place(address)
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "paho-ws", transport="websockets")
+    client.connect(host, port)
+    client.loop_start()
+    client.publish("paho/ws", "m", 1).wait_for_publish(_PATIENCE_S)
+    assert client.is_connected()
+    client.disconnect()
+    client.loop_stop()
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_gmqtt_gets_what_it_publishes(address: str, version: int) -> None:
     gmqtt = pytest.importorskip("gmqtt", reason="gmqtt is not installed")

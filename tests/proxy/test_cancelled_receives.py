@@ -216,16 +216,17 @@ async def test_what_the_client_of_a_light_queue_has_not_acknowledged_goes_back_w
 ) -> None:
     took: list[object] = []
 
-    def take(_popped: PoppedMessage, taken: object, _broker: int) -> Taken:
-        if len(took) >= room:
-            return Taken.REFUSED
-        took.append(taken)
-        return Taken.WAITS
+    class Taker:
+        room = 32
+
+        def take(self, popped: PoppedMessage, taken: object, broker: int) -> Taken:
+            if len(took) >= room:
+                return Taken.REFUSED
+            took.append(taken)
+            return Taken.WAITS
 
     backend, clock = cast("BrokerBackend", ground.backend), ground.clock
-    reader = LightQueueReader(
-        backend, clock, "g", "orders", ["broker-a"], max_pop=32, room=lambda: 32, take=take, holding=set()
-    )
+    reader = LightQueueReader(backend, clock, "g", "orders", ["broker-a"], max_pop=32, taker=Taker(), holding=set())
     reader.wake()
     for _ in range(turns):
         await asyncio.sleep(0)

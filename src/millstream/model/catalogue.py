@@ -199,7 +199,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (5103, "HTTP_CONTENT_TYPE", "The HTTP port does not take a body of that content type or encoding.", "Send an event as JSON or with ce- headers, or a plain body, without a Content-Encoding."),
     (5104, "HTTP_ACCEPT", "The HTTP port does not answer in any of the formats that were asked for.", "Leave the header Accept out."),
     (5105, "HTTP_UPGRADE", "The HTTP port opens a WebSocket at that path, and the request does not ask for one.", "Use a WebSocket client; curl and the like can receive by POST."),
-    (5106, "HTTP_ORIGIN", "A page of another site may not use the HTTP port.", "Name its origin in the setting http_origins, or serve the page from where the port is reached; a reverse proxy has to keep the header Host."),
+    (5106, "HTTP_ORIGIN", "A page of another site may not use the port.", "Name its origin in the setting http_origins, or serve the page from where the port is reached; a reverse proxy has to keep the header Host."),
     (5107, "WEBSOCKET_FRAME", "A client broke the WebSocket protocol, or went beyond a limit of it.", "See the cause in the message; a library for WebSockets avoids it."),
     (6001, "JAVA_MISSING", "No Java runtime of version 17 or newer was found.", 'Install one (Debian: apt install openjdk-17-jre-headless) or pip install "millstream[streams-java]".'),
     (6002, "SPARK_START_FAILED", "The Spark session did not start.", "See the cause in the message; memory and Java are the usual ones."),

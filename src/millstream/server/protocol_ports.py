@@ -108,13 +108,18 @@ class ProtocolPorts:
             port.add_metrics(page)
 
 
-def mqtt_port(site: Site, processor: Processor, port: int, rules: Sequence[str] = ()) -> ProtocolPort:
-    """MQTT 3.1.1 and 5.0. `rules` say which topics hold the messages, as `factory/#=telemetry`; ILLEGAL_SETTING."""
+def mqtt_port(
+    site: Site, processor: Processor, port: int, rules: Sequence[str] = (), http_origins: Sequence[str] = ()
+) -> ProtocolPort:
+    """MQTT 3.1.1 and 5.0. `rules` say which topics hold the messages, as `factory/#=telemetry`, `http_origins` which
+    pages of browsers may come; ILLEGAL_SETTING."""
     from millstream.proxy.mqtt.server import MqttServer
     from millstream.proxy.mqtt.topic_rules import parse_topic_rule
 
     parsed = [parse_topic_rule(rule) for rule in rules]
-    return MqttServer(processor, processor.backend, site.host, port, rules=parsed, **_site_options(site))
+    return MqttServer(
+        processor, processor.backend, site.host, port, rules=parsed, http_origins=http_origins, **_site_options(site)
+    )
 
 
 def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequence[str] = ()) -> ProtocolPort:

@@ -253,7 +253,7 @@ def _site(configuration: RoleConfiguration, clock: Clock) -> Site:
 
 def _protocols(told: ProxyConfiguration) -> list[WantedPort]:
     wanted = [
-        WantedPort("mqtt", told.mqtt_port, partial(mqtt_port, rules=told.mqtt_topics)),
+        WantedPort("mqtt", told.mqtt_port, partial(mqtt_port, rules=told.mqtt_topics, http_origins=told.http_origins)),
         WantedPort("amqp", told.amqp_port, partial(amqp_port, virtual_hosts=told.amqp_virtual_hosts)),
         WantedPort(
             "http",

@@ -122,6 +122,17 @@ async def test_the_queue_is_popped_acknowledged_and_delivered_again_like_a_topic
     assert delivery.count_undelivered(GROUP, SESSION, 0) == 0
 
 
+async def test_a_queue_that_never_had_a_message_has_no_ledger_however_often_it_is_popped(bench: Bench) -> None:
+    await put(bench, declare("mqtt-a"), bind("mqtt-a"))
+    for _ in range(2):
+        assert await pop_session(bench) == []
+    assert bench.broker.delivery.popper.offsets.ledger(GROUP, SESSION, 0) is None
+    waiting = asyncio.create_task(pop_session(bench, wait_ms=60_000))
+    await settle()
+    await bench.send("one")
+    assert await waiting == ["one"]
+
+
 async def test_a_preview_takes_nothing(bench: Bench) -> None:
     await put(bench, declare("mqtt-a"), bind("mqtt-a"))
     await bench.send("a", "b")

@@ -53,6 +53,20 @@ def test_a_name_finds_the_holders_whose_filters_it_fits_also_after_some_are_remo
     assert set(trie.match(name)) == {holder for text, holder in kept if fits(text, name)}
 
 
+@pytest.mark.parametrize("text", ["a/b", "a/#"])
+def test_a_filter_has_as_many_holders_as_come_and_none_of_those_that_go(text: str) -> None:
+    trie: MqttFilters[int] = MqttFilters()
+    for holder in range(10):
+        assert trie.add(text, holder)
+        assert not trie.add(text, holder)
+        assert list(trie.match("a/b")) == [*range(holder + 1)]
+    for holder in range(10):
+        assert trie.remove(text, holder)
+        assert not trie.remove(text, holder)
+        assert list(trie.match("a/b")) == [*range(holder + 1, 10)]
+    assert trie._root.is_blank
+
+
 def test_a_trie_whose_filters_are_all_removed_holds_nothing() -> None:
     trie: MqttFilters[int] = MqttFilters()
     texts = ["a/b/c", "a/+/c", "#", "a/b/#", "/", "+"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.model.errors import MillstreamError, Refused
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.websocket import MAX_HANDSHAKE_BYTES, WebSocketStream
 from websocket_peer import client_frame
@@ -60,6 +63,26 @@ def test_another_request_is_refused_as_http_does(old: bytes, new: bytes, status:
     stream.feed(HANDSHAKE.replace(old, new))
     assert stream.answers.split(b" ")[1] == status
     assert stream.is_closed is (status != b"101")
+
+
+def test_a_page_that_may_not_come_in_is_told_why_and_gets_no_websocket() -> None:
+    asked: list[str | None] = []
+
+    def refuse_page(fields: Mapping[str, str]) -> MillstreamError | None:
+        asked.append(fields.get("origin"))
+        return Refused("HTTP_ORIGIN", "No.") if "origin" in fields else None
+
+    stream = WebSocketStream(refuse_page)
+    stream.feed(HANDSHAKE.replace(b"Host: h", b"Host: h\r\nOrigin: http://elsewhere") + frame(b"x"))
+    head, _, body = stream.answers.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 403 ")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert json.loads(body)["code"] == "MS-5106"
+    assert stream.is_closed
+    stream = WebSocketStream(refuse_page)
+    stream.feed(HANDSHAKE)
+    assert stream.answers.startswith(b"HTTP/1.1 101 ")
+    assert asked == ["http://elsewhere", None]
 
 
 def test_a_request_without_end_is_refused() -> None:

@@ -83,7 +83,7 @@ async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_
     store = server.sessions.store
     await store.put(lasting)
     await store.put(StoredSession("clean", "", "gone-2", "gone", will=StoredWill.of(Will("wills/now", b"x"))))
-    keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
+    keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0, 0))
     while keys != ["clean", "lasting"]:
         await watcher.expect_nothing()
         keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -86,6 +87,32 @@ async def test_a_websocket_that_ends_behind_a_connect_leaves_nothing_undone(serv
     assert (await within_patience(reader.read())).endswith(b"\x88\x02\x03\xe8")
     gc.collect()
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("origin", "may"),
+    [
+        ("", True),
+        ("http://h", True),
+        ("https://Shop.example", True),
+        ("http://shop.example", False),
+        ("null", False),
+        ("http://h:1883", False),
+    ],
+)
+async def test_pages_of_the_ports_own_origin_and_of_those_told_open_websockets_and_others_do_not(
+    broker: Broker, processor: Processor, origin: str, may: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0, http_origins=["https://shop.example"])
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+    writer.write(HANDSHAKE.replace(b"Host: h", f"Host: h\r\nOrigin: {origin}".encode()) if origin else HANDSHAKE)
+    head = await within_patience(reader.readuntil(b"\r\n\r\n"))
+    assert head.startswith(b"HTTP/1.1 101 " if may else b"HTTP/1.1 403 ")
+    if not may:
+        assert json.loads(await within_patience(reader.read()))["code"] == "MS-5106"
+        assert f"Refusing a WebSocket: A page of {origin!r}" in caplog.text
+    writer.close()
+    await server.close()
 
 
 async def test_another_request_of_http_gets_an_answer_of_http(server: MqttServer) -> None:

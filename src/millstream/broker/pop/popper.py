@@ -211,6 +211,8 @@ class Popper:
         for queue_id, ledger in again:
             scan.take_returned(RETRY_PREFIX + group.name, queue_id, ledger)
         for queue_id in queues if scan.scanned_all else ():
+            if self._is_untouched(request, queue_id):
+                continue
             scan.take(topic.name, queue_id, self._open(request, group, queue_id))
             if not scan.scanned_all:
                 break
@@ -283,6 +285,15 @@ class Popper:
         if request.queue_id is None:
             key = (request.group, request.topic)
             self._turns[key] = self._turns.get(key, 0) + 1
+
+    def _is_untouched(self, request: PopRequest, queue_id: int) -> bool:
+        """Whether it is a light queue that never had a message: a hundred thousand sessions wait for their first one,
+        and each would have a ledger."""
+        return (
+            request.topic.startswith(LIGHT_PREFIX)
+            and self.offsets.ledger(request.group, request.topic, queue_id) is None
+            and not self.reader.store.max_offset(request.topic, queue_id)
+        )
 
     def _open(self, request: PopRequest, group: GroupConfig, queue_id: int, first_offset: int | None = None) -> Ledger:
         """The ledger of a queue; where there is none the group begins at that offset, None: as its settings say."""

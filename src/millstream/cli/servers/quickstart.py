@@ -90,8 +90,8 @@ def quickstart(
     http_port
         Port for HTTP and CloudEvents; auto is 8082 if nobody has it, off is none.
     http_origins
-        Origins of web pages, separated by ;, as http://localhost:3000, that may use the HTTP port from a browser beside
-        its own; * is all.
+        Origins of web pages, separated by ;, as http://localhost:3000, that may use the HTTP port, and MQTT over
+        WebSockets, from a browser; * is all. Pages of the port's own origin may in any case.
     webhook_networks
         Addresses and networks (CIDR), separated by ;, that are not public and that subscriptions over HTTP may post
         events to.
@@ -189,7 +189,7 @@ def _protocols(
     from millstream.server import protocol_ports as known
 
     usual: dict[str, tuple[int, known.PortMaker]] = {
-        "mqtt": (known.MQTT_PORT, known.mqtt_port),
+        "mqtt": (known.MQTT_PORT, partial(known.mqtt_port, http_origins=http_origins)),
         "amqp": (known.AMQP_PORT, known.amqp_port),
         "http": (
             known.HTTP_PORT,

@@ -29,7 +29,12 @@ _KEPT_NAME_CHARACTERS: Final = 256
 
 _ONE, _REST = "+", "#"
 
+_FEW: Final = 4
+"""Holders of one filter up to which they are a tuple: most filters are of one client, and a dict takes four times as
+much."""
+
 _Holder = TypeVar("_Holder")
+_Holders = tuple[_Holder, ...] | dict[_Holder, None]
 
 
 def check_mqtt_filter(text: str) -> None:
@@ -56,8 +61,15 @@ class _Node(Generic[_Holder]):
     def __init__(self) -> None:
         # None as long as there are none: most nodes have one of the three.
         self.below: dict[str, _Node[_Holder]] | None = None
-        self.ending: dict[_Holder, None] | None = None
-        self.rest: dict[_Holder, None] | None = None
+        self.ending: _Holders[_Holder] | None = None
+        self.rest: _Holders[_Holder] | None = None
+
+    def set_holders(self, holders: _Holders[_Holder] | None, *, is_rest: bool) -> None:
+        """Give the filter that ends here, or with `#` below here, other holders."""
+        if is_rest:
+            self.rest = holders
+        else:
+            self.ending = holders
 
     @property
     def is_blank(self) -> bool:
@@ -91,15 +103,13 @@ class MqttFilters(Generic[_Holder]):
                 following = node.below[level] = _Node()
             node = following
         holders = node.rest if is_rest else node.ending
-        if holders is None:
-            holders = {}
-            if is_rest:
-                node.rest = holders
-            else:
-                node.ending = holders
-        if holder in holders:
+        if holders is not None and holder in holders:
             return False
-        holders[holder] = None
+        if isinstance(holders, dict):
+            holders[holder] = None
+        else:
+            more = (*holders, holder) if holders is not None else (holder,)
+            node.set_holders(more if len(more) <= _FEW else dict.fromkeys(more), is_rest=is_rest)
         self._count += 1
         self._known.clear()
         return True
@@ -118,7 +128,11 @@ class MqttFilters(Generic[_Holder]):
         holders = way[-1].rest if is_rest else way[-1].ending
         if holders is None or holder not in holders:
             return False
-        del holders[holder]
+        if isinstance(holders, dict):
+            del holders[holder]
+        else:
+            left = tuple([one for one in holders if one != holder])
+            way[-1].set_holders(left or None, is_rest=is_rest)
         self._count -= 1
         self._known.clear()
         for number in range(len(way) - 1, 0, -1):
@@ -150,7 +164,7 @@ class MqttFilters(Generic[_Holder]):
             following = []
             for node in fitting:
                 if node.rest and not (is_special and number == 0):
-                    found.update(node.rest)
+                    _note_all(found, node.rest)
                 if node.below is None:
                     continue
                 exact = node.below.get(level)
@@ -164,8 +178,16 @@ class MqttFilters(Generic[_Holder]):
             fitting = following
         for node in fitting:
             if node.ending:
-                found.update(node.ending)
+                _note_all(found, node.ending)
             # `a/#` has the name `a` as well.
             if node.rest:
-                found.update(node.rest)
+                _note_all(found, node.rest)
         return found
+
+
+def _note_all(found: dict[_Holder, None], holders: _Holders[_Holder]) -> None:
+    if isinstance(holders, dict):
+        found.update(holders)
+    else:
+        for one in holders:
+            found[one] = None

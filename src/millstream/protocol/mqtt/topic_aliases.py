@@ -15,7 +15,8 @@ class IncomingAliases:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._topics: dict[int, str] = {}
+        self._topics: dict[int, str] | None = None
+        """None until there are some: most clients give none."""
 
     def resolve(self, topic: str, alias: int | None) -> str:
         """The topic of a PUBLISH, whose alias stands for it from now on. TOPIC_ALIAS_INVALID for an alias that may not
@@ -28,9 +29,11 @@ class IncomingAliases:
             words = f"The topic alias {alias} is outside of 1 to {self.limit}."
             raise PacketRefused(ReasonCode.TOPIC_ALIAS_INVALID, words)
         if topic:
+            if self._topics is None:
+                self._topics = {}
             self._topics[alias] = topic
             return topic
-        known = self._topics.get(alias)
+        known = None if self._topics is None else self._topics.get(alias)
         if known is None:
             raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The topic alias {alias} stands for no topic.")
         return known
@@ -43,10 +46,15 @@ class OutgoingAliases:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._aliases: dict[str, int] = {}
+        self._aliases: dict[str, int] | None = None
+        """None until there are some: most clients take none."""
 
     def assign(self, topic: str) -> tuple[str, int | None]:
         """What PUBLISH says of a topic: its name or a blank, and its alias or None."""
+        if not self.limit:
+            return topic, None
+        if self._aliases is None:
+            self._aliases = {}
         alias = self._aliases.get(topic)
         if alias is not None:
             return "", alias

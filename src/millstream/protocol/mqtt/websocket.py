@@ -6,12 +6,14 @@ a frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
+from millstream.model.errors import MillstreamError
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.protocol.problem import PROBLEM_TYPE, encode_problem
 from millstream.protocol.websocket import (
     CloseCode,
     FrameRefused,
@@ -42,9 +44,12 @@ def begins_websocket(first: int) -> bool:
 
 
 class WebSocketStream:
-    """One connection. What `feed` gives back are the bytes of MQTT; what is to be answered is in `answers`."""
+    """One connection. What `feed` gives back are the bytes of MQTT; what is to be answered is in `answers`.
 
-    def __init__(self) -> None:
+    `refuse_page` is asked, with the header fields of the handshake, why the page of a browser may not come in.
+    """
+
+    def __init__(self, refuse_page: Callable[[Mapping[str, str]], MillstreamError | None] = lambda _: None) -> None:
         self.answers = b""
         """Bytes for the client; whoever sends them clears them."""
         self.is_closed = False
@@ -53,6 +58,7 @@ class WebSocketStream:
         """There once the handshake is."""
         self._held = b""
         self._close_code = CloseCode.NORMAL
+        self._refuse_page = refuse_page
 
     def feed(self, data: bytes) -> bytes:
         """What the client says. PROTOCOL_ERROR for frames that may not be."""
@@ -102,6 +108,9 @@ class WebSocketStream:
         chosen = next((one for one in offered if one in _PROTOCOLS), None)
         if method != "GET" or version != "HTTP/1.1":
             self._refuse(HTTPStatus.BAD_REQUEST)
+        elif error := self._refuse_page(fields):
+            problem = encode_problem(HTTPStatus.FORBIDDEN, error)
+            self._refuse(HTTPStatus.FORBIDDEN, (("Content-Type", PROBLEM_TYPE),), problem)
         elif path.partition("?")[0] != WEBSOCKET_PATH:
             self._refuse(HTTPStatus.NOT_FOUND)
         elif refusal := check_handshake(fields):
@@ -113,10 +122,10 @@ class WebSocketStream:
             accepted = (*accept_fields(fields), ("Sec-WebSocket-Protocol", chosen))
             self.answers += _head(HTTPStatus.SWITCHING_PROTOCOLS, accepted)
 
-    def _refuse(self, status: HTTPStatus, fields: Iterable[tuple[str, str]] = ()) -> None:
+    def _refuse(self, status: HTTPStatus, fields: Iterable[tuple[str, str]] = (), body: bytes = b"") -> None:
         self.is_closed = True
-        ending = (("Content-Length", "0"), ("Connection", "close"))
-        self.answers += _head(status, (*(one for one in fields if one[0] != "Connection"), *ending))
+        ending = (("Content-Length", str(len(body))), ("Connection", "close"))
+        self.answers += _head(status, (*(one for one in fields if one[0] != "Connection"), *ending)) + body
 
 
 def _head(status: HTTPStatus, fields: Iterable[tuple[str, str]]) -> bytes:

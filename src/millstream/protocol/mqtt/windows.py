@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
@@ -13,6 +13,9 @@ __all__ = ["MAX_PACKET_ID", "IncomingWindow", "OutgoingWindow", "SentMessage"]
 
 MAX_PACKET_ID: Final = 0xFFFF
 """Packet identifiers run from 1 to this."""
+
+_NONE: Final[dict[int, Any]] = {}
+"""The same of all windows that nothing has come to: nothing is ever put there."""
 
 _Item = TypeVar("_Item")
 
@@ -38,7 +41,7 @@ class OutgoingWindow(Generic[_Item]):
 
     def __init__(self, limit: int, first_id: int = 1) -> None:
         self.limit = limit
-        self._sent: dict[int, SentMessage[_Item]] = {}
+        self._sent: dict[int, SentMessage[_Item]] = _NONE
         self._first_id = first_id
         self._last_id = first_id - 1
 
@@ -61,12 +64,12 @@ class OutgoingWindow(Generic[_Item]):
         """
         if packet_id is None:
             packet_id = self._next_free()
-        self._sent[packet_id] = SentMessage(packet_id, qos, item)
+        self._note(SentMessage(packet_id, qos, item))
         return packet_id
 
     def restore_released(self, packet_id: int) -> None:
         """Note a message of QoS 2 that the receiver got over an earlier connection: its PUBREL is sent again."""
-        self._sent[packet_id] = SentMessage(packet_id, 2, None, is_released=True)
+        self._note(SentMessage(packet_id, 2, None, is_released=True))
 
     def complete(self, packet_id: int, qos: int) -> SentMessage[_Item] | None:
         """The message that PUBACK (`qos` 1), or PUBCOMP (2), ends; None where there is none in that state."""
@@ -92,6 +95,11 @@ class OutgoingWindow(Generic[_Item]):
         """All that are not acknowledged, in the order in which they were sent."""
         return list(self._sent.values())
 
+    def _note(self, sent: SentMessage[_Item]) -> None:
+        if self._sent is _NONE:
+            self._sent = {}
+        self._sent[sent.packet_id] = sent
+
     def _next_free(self) -> int:
         packet_id = self._last_id
         while True:
@@ -111,7 +119,7 @@ class IncomingWindow:
         self.limit = limit
         self._under_way = 0
         # A dict: an empty set takes three times as much.
-        self._received = dict.fromkeys(received)
+        self._received: dict[int, None] = dict.fromkeys(received) or _NONE
 
     @property
     def received(self) -> frozenset[int]:
@@ -131,6 +139,8 @@ class IncomingWindow:
                 f"The client sent more than {self.limit} messages that are not acknowledged.",
             )
         if qos == 2:
+            if self._received is _NONE:
+                self._received = {}
             self._received[packet_id] = None
         else:
             self._under_way += 1

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 
 from millstream.model.errors import MillstreamError, Refused
 from millstream.proxy.http.answer import HttpAnswer, Receive, Send
-from millstream.proxy.http.origins import Origins, add_fields, preflight_answer
+from millstream.proxy.http.origins import add_fields, cors_fields, preflight_answer
 from millstream.proxy.http.problems import internal_problem, problem_answer
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.service import HttpService
+from millstream.security.web_origins import WebOrigins
 
 __all__ = ["Handler", "HttpApplication", "Route"]
 
@@ -53,9 +54,9 @@ class HttpApplication:
     """
 
     def __init__(
-        self, routes: Mapping[str, Mapping[str, Route]], service: HttpService, origins: Origins | None = None
+        self, routes: Mapping[str, Mapping[str, Route]], service: HttpService, origins: WebOrigins | None = None
     ) -> None:
-        self._origins = origins or Origins()
+        self._origins = origins or WebOrigins()
         self._traffic = service.traffic
         self._routes = routes
         self._gate = service.gate
@@ -74,7 +75,8 @@ class HttpApplication:
         answer: HttpAnswer | None
         try:
             request = HttpRequest.of(scope, receive, send)
-            if fields := self._origins.fields_for(request.headers):
+            page = self._origins.admit(request.headers)
+            if fields := cors_fields(page, request.headers):
                 send = request.send = add_fields(send, fields)
             shape, names = _shape_of(scope["raw_path"].decode("ascii"))
             methods = self._routes.get(shape)

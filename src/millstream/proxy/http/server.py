@@ -14,7 +14,6 @@ from millstream.proxy.http.deliveries import DeliveryResource
 from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.measures import add_http
 from millstream.proxy.http.openapi import show_api
-from millstream.proxy.http.origins import Origins
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.sends import SendResource
 from millstream.proxy.http.service import HttpService
@@ -27,6 +26,7 @@ from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.outbound import OutboundRule
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.security.web_origins import WebOrigins
 from millstream.telemetry.metrics import MetricsPage
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
@@ -83,7 +83,7 @@ class HttpServer:
         routes = _routes(
             SendResource(service), DeliveryResource(service), WebSocketResource(service), self._streams, subscriptions
         )
-        self._application = HttpApplication(routes, service, Origins(http_origins))
+        self._application = HttpApplication(routes, service, WebOrigins(http_origins))
         self._port = AsgiPort(
             self._application,
             host,

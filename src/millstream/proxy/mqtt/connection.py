@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
@@ -87,6 +87,8 @@ class ConnectionPort(Protocol):
 
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None: ...
 
+    def refuse_page(self, fields: Mapping[str, str]) -> MillstreamError | None: ...
+
     def note_outgoing(self, connection: MqttConnection) -> None: ...
 
     def add(self, connection: MqttConnection) -> None: ...
@@ -155,14 +157,14 @@ class MqttConnection(asyncio.Protocol):
         self._backlog: deque[tuple[int, bytes]] | None = None
         self._early = b""
         """What came behind CONNECT before the client was let in: its packets may be large only from then on."""
-        self._outgoing: list[bytes] = []
+        self._outgoing: list[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
         # None as long as there are none: most connections are idle, and a deque alone takes 760 bytes.
         self._answers: deque[AnswerPlace] | None = None
         self._background: set[asyncio.Task[None]] | None = None
         self._unstored = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] | None = None
         self._websocket: WebSocketStream | None = None
         self._is_half = False
         self._is_unsent = False
@@ -191,7 +193,8 @@ class MqttConnection(asyncio.Protocol):
 
     def send_bytes(self, data: bytes) -> None:
         """The same for one that is encoded."""
-        if not self._outgoing:
+        if self._outgoing is None:
+            self._outgoing = []
             self._server.note_outgoing(self)
         self._outgoing.append(data)
 
@@ -292,22 +295,23 @@ class MqttConnection(asyncio.Protocol):
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
         self._waiters.append(waiter)
         await waiter
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        waiters, self._waiters = self._waiters, None
+        for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
 
     def flush(self) -> None:
         """Write what was sent."""
-        outgoing = self._outgoing
+        outgoing, self._outgoing = self._outgoing, None
         if not outgoing:
             return
         data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
-        outgoing.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
@@ -404,7 +408,7 @@ class MqttConnection(asyncio.Protocol):
         self._end_half()
         self._decoder.forget()
         self._backlog, self._early = None, b""
-        self._outgoing.clear()
+        self._outgoing = None
         self._server.remove(self)
         self._transport = None
         self._wake()
@@ -424,7 +428,7 @@ class MqttConnection(asyncio.Protocol):
     def _unwrap(self, data: bytes) -> bytes:
         """What a chunk of a WebSocket carries."""
         if self._websocket is None:
-            self._websocket = WebSocketStream()
+            self._websocket = WebSocketStream(self._server.refuse_page)
         websocket = self._websocket
         try:
             found = websocket.feed(data)

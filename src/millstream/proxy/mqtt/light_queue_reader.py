@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
@@ -23,7 +23,7 @@ from millstream.model.operations import AckRequest, ChangeInvisibleRequest, Popp
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.stored_body import is_packed, unpack
 
-__all__ = ["INVISIBLE_MS", "RENEW_AFTER_S", "LightQueueReader", "Taken", "TakenMessage"]
+__all__ = ["INVISIBLE_MS", "RENEW_AFTER_S", "LightQueueReader", "QueueTaker", "Taken", "TakenMessage"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,11 +58,23 @@ class TakenMessage:
         self.reader.acknowledge(self)
 
 
+class QueueTaker(Protocol):
+    """The client of a light queue."""
+
+    @property
+    def room(self) -> int:
+        """How many messages it may get now."""
+        ...
+
+    def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+        """Take a message; `broker` is the number of its broker, 0 for the first."""
+        ...
+
+
 class LightQueueReader:
     """One light queue at all brokers, read by its group for one client.
 
-    `room` says how many messages the client may get now, and `take` gets each with the number of its broker, 0 for the
-    first. At most `max_pop` are taken at a time.
+    `taker` says how many messages the client may get now, and gets them. At most `max_pop` are taken at a time.
     """
 
     __slots__ = (
@@ -75,10 +87,8 @@ class LightQueueReader:
         "_is_wanted",
         "_max_pop",
         "_reading",
-        "_room",
-        "_take",
         "_taken",
-        "_topic",
+        "_taker",
         "brokers",
         "group",
         "name",
@@ -93,8 +103,7 @@ class LightQueueReader:
         brokers: Sequence[str],
         *,
         max_pop: int,
-        room: Callable[[], int],
-        take: Callable[[PoppedMessage, TakenMessage, int], Taken],
+        taker: QueueTaker,
         holding: set[LightQueueReader],
     ) -> None:
         """`holding` is the set of all readers that may have something to renew; it puts itself there."""
@@ -103,18 +112,21 @@ class LightQueueReader:
         self._backend = backend
         self._clock = clock
         self.group = group
-        self._topic = light_queue(name)
         self._max_pop = max_pop
-        self._room = room
-        self._take = take
+        self._taker = taker
         self._holding = holding
         self._reading: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._is_open = True
-        # A dict and a list, because an empty set takes three times as much and an empty deque twelve times.
-        self._taken: dict[TakenMessage, None] = {}
-        self._acknowledged: list[TakenMessage] = []
+        # None as long as there are none, as with most.
+        self._taken: dict[TakenMessage, None] | None = None
+        self._acknowledged: list[TakenMessage] | None = None
         self._acknowledging: asyncio.Task[None] | None = None
+
+    @property
+    def _topic(self) -> str:
+        """The light queue's stored name."""
+        return light_queue(self.name)
 
     def wake(self) -> None:
         """There may be messages, or room for some."""
@@ -124,7 +136,10 @@ class LightQueueReader:
 
     def acknowledge(self, taken: TakenMessage) -> None:
         """The client has the message."""
-        self._taken.pop(taken, None)
+        if self._taken is not None:
+            self._taken.pop(taken, None)
+        if self._acknowledged is None:
+            self._acknowledged = []
         self._acknowledged.append(taken)
         if self._acknowledging is None:
             self._acknowledging = asyncio.create_task(self._acknowledge_all(), name="mqtt-session-acks")
@@ -163,11 +178,11 @@ class LightQueueReader:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
         await self.settle()
-        taken, self._taken = self._taken, {}
-        for one in sorted(taken, key=lambda held: held.handle.queue_offset):
+        taken, self._taken = self._taken, None
+        for one in sorted(taken or (), key=lambda held: held.handle.queue_offset):
             await self._release(one.handle)
         # They lead back to the session: only a look for cycles would find the two.
-        self._room, self._take = _no_room, _take_nothing
+        self._taker = _NOBODY
 
     async def _release(self, handle: ReceiptHandle, *, uncounted: bool = False) -> None:
         """Make a message visible again. `uncounted`: it was not sent."""
@@ -188,7 +203,7 @@ class LightQueueReader:
     async def _read(self) -> None:
         attempt = 0
         try:
-            while self._is_open and self._is_wanted and self._room() > 0:
+            while self._is_open and self._is_wanted and self._taker.room > 0:
                 self._is_wanted = False
                 try:
                     for number in range(len(self.brokers)):
@@ -206,7 +221,7 @@ class LightQueueReader:
             self._reading = None
 
     async def _read_broker(self, number: int) -> None:
-        room = self._room()
+        room = self._taker.room
         if room <= 0:
             self._is_wanted = True
             return
@@ -226,12 +241,14 @@ class LightQueueReader:
                     await self._release_rest(popped[position:])
                     raise
             taken = TakenMessage(self, one.handle, now_s)
-            outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
+            outcome = self._taker.take(one, taken, number) if self._is_open else Taken.REFUSED
             if outcome is Taken.REFUSED:
                 await self._release_rest(popped[position:])
                 return
             if outcome is Taken.KEPT:
                 continue
+            if self._taken is None:
+                self._taken = {}
             self._taken[taken] = None
             self._holding.add(self)
             if outcome is Taken.DONE:
@@ -241,7 +258,7 @@ class LightQueueReader:
     async def _acknowledge_all(self) -> None:
         try:
             while self._acknowledged:
-                acknowledged, self._acknowledged = self._acknowledged, []
+                acknowledged, self._acknowledged = self._acknowledged, None
                 for taken in acknowledged:
                     # One that was delivered to another connection meanwhile is that one's to acknowledge.
                     with suppress(MillstreamError):
@@ -250,11 +267,13 @@ class LightQueueReader:
             self._acknowledging = None
 
 
-def _no_room() -> int:
-    """The room of a client that is gone."""
-    return 0
+class _Nobody:
+    """A client that is gone."""
+
+    room = 0
+
+    def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+        return Taken.REFUSED
 
 
-def _take_nothing(popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
-    """What a client that is gone takes."""
-    return Taken.REFUSED
+_NOBODY: Final = _Nobody()

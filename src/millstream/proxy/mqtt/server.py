@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, cast
 
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, Refused
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.packets import Packet
 from millstream.protocol.mqtt.reason_codes import ReasonCode
@@ -28,6 +28,7 @@ from millstream.proxy.mqtt.wills import WillPublisher
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.security.web_origins import WebOrigins
 from millstream.telemetry.metrics import MetricsPage
 from millstream.telemetry.port_traffic import add_port
 from millstream.telemetry.processes import descriptor_limit
@@ -61,7 +62,8 @@ class MqttServer:
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
     `memory`, `descriptors` and `strangers` are for servers that share them with others of the process. `rules` say
-    which topics hold the messages.
+    which topics hold the messages. `http_origins` are the origins whose pages may open WebSockets; StartRefused with
+    ILLEGAL_SETTING.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class MqttServer:
         strangers: StrangerLog | None = None,
         clock: Clock | None = None,
         rules: Sequence[TopicRule] = (),
+        http_origins: Sequence[str] = (),
     ) -> None:
         self.clock = clock or SystemClock()
         self.memory = memory or ConnectionMemory()
@@ -87,6 +90,7 @@ class MqttServer:
         self._host = host
         self._port = port
         self._tls = tls
+        self._origins = WebOrigins(http_origins)
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._doorway: TlsSniffer | None = None
         self._connections: set[MqttConnection] = set()
@@ -198,6 +202,15 @@ class MqttServer:
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
         """End a connection for what came over it; see `PacketHandlers.refuse_packet`."""
         self._handlers.refuse_packet(connection, error)
+
+    def refuse_page(self, fields: Mapping[str, str]) -> MillstreamError | None:
+        """Why the page of a browser that opens a WebSocket with these header fields may not; the log has it too."""
+        try:
+            self._origins.admit(fields)
+        except Refused as error:
+            self.strangers.say(_log, StrangerAct.REFUSED, f"Refusing a WebSocket: {error.message}")
+            return error
+        return None
 
     def watch_silence(self, connection: MqttConnection) -> None:
         """The client was let in: from now on its keep alive counts."""

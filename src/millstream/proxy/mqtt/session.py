@@ -169,6 +169,11 @@ class MqttSession:
         number = subscription.subscription_id
         self._deliver(message, _Delivery(min(subscription.qos, message.qos), True, (number,) if number else ()))
 
+    @property
+    def room(self) -> int:
+        """How many messages of its light queue the client may get now."""
+        return self.window.room
+
     def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
         """Take a message of the session's light queue.
 

@@ -1,12 +1,11 @@
 """Stores all sessions and the connection that owns each; of two claims the later record wins.
 
-Every proxy follows the records. In memory are the keys, the offsets of their records, and those that are small.
+Every proxy follows the records. In memory are the keys, the offsets of their records, and what the small ones say.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.mqtt.session_entries import SessionEntries
 from millstream.proxy.mqtt.session_records import (
     StoredPacketIds,
     StoredSession,
@@ -37,8 +37,8 @@ MAX_CLAIM_TRIES: Final = 8
 """Attempts to claim a session that others claim at the same time."""
 
 MAX_KEPT_BYTES: Final = 512
-"""Bytes of a session's record up to which it stays in memory, where a client that comes back has it at once; most have
-some 150. A larger one, as with a will or many subscriptions, is read from the store."""
+"""Bytes of a session's record up to which what it says stays in memory, where a client that comes back has it at once;
+most have some 150. A larger one, as with a large will or many subscriptions, is read from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,6 @@ class Claimed:
     session: StoredSession
 
 
-@dataclass(slots=True)
-class _Entry:
-    """The last record of a key; `before` is the offset of the one before it, None where there was none."""
-
-    offset: int
-    before: int | None = None
-    claim: str = ""
-    proxy: str = ""
-    expires_ms: int | None = None
-    will_ms: int | None = None
-    record: bytes | None = None
-
-
 class SessionStore:
     """From `start` to `close`; all from one event loop. `on_change` is called with the key of a session and the claim
     that it has now, blank for none, at every record."""
@@ -70,7 +57,7 @@ class SessionStore:
         self._topic = StateTopic(backend, MQTT_SESSIONS_TOPIC, clock=clock)
         self._topic.listen(self._apply, self._forget)
         self._on_change = on_change
-        self._entries: dict[str, _Entry] = {}
+        self._entries = SessionEntries()
         self.proxies: dict[str, int] = {}
         """The proxies that serve MQTT, and when each said so last, in milliseconds since 1970."""
 
@@ -89,8 +76,7 @@ class SessionStore:
     async def load(self, client_id: str) -> StoredSession | None:
         """The session of a client id as the last record has it; None where there is none."""
         await self._topic.ready()
-        data = await self._read(session_key(client_id))
-        return None if data is None else decode_session(data)
+        return await self.load_key(session_key(client_id))
 
     async def load_packet_ids(self, client_id: str) -> StoredPacketIds:
         """The packet identifiers of QoS 2 that a client's session left."""
@@ -155,28 +141,20 @@ class SessionStore:
         """Say that it is not any more."""
         await self._topic.delete(_PROXY_PREFIX + proxy)
 
-    def find_expired(self, now_ms: int) -> Iterator[str]:
-        """The keys of sessions whose time is over."""
-        for key, entry in self._entries.items():
-            if entry.expires_ms is not None and entry.expires_ms <= now_ms:
-                yield key
-
-    def find_unattended(self, proxies: Container[str], now_ms: int) -> Iterator[str]:
-        """The keys of sessions that connections of other proxies than these have, and of those that left a will for
-        later and are away."""
-        for key, entry in self._entries.items():
-            if (entry.claim and entry.proxy not in proxies) or (entry.will_ms is not None and entry.will_ms <= now_ms):
-                yield key
+    def find_unattended(self, proxies: Container[str], now_ms: int, wills_ms: int) -> Iterator[str]:
+        """See `SessionEntries`."""
+        return self._entries.find_unattended(proxies, now_ms, wills_ms)
 
     async def load_key(self, key: str) -> StoredSession | None:
         """As `load`, by its key."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.session is not None:
+            return entry.session
         data = await self._read(key)
         return None if data is None else decode_session(data)
 
     async def _read(self, key: str) -> bytes | None:
         while (entry := self._entries.get(key)) is not None:
-            if entry.record is not None:
-                return entry.record
             data = await self._topic.read(entry.offset)
             held = self._entries.get(key)
             if data is not None or held is None or held.offset == entry.offset:
@@ -188,24 +166,19 @@ class SessionStore:
             self._apply_proxy(key.removeprefix(_PROXY_PREFIX), value)
             return
         if value is None:
-            self._entries.pop(key, None)
+            self._entries.remove(key)
             self._on_change(key, "")
             return
-        held = self._entries.get(key)
-        before = None if held is None else held.offset
         if "/" in key:
             if not self._is_late(key, value):
-                self._entries[key] = _Entry(offset, before)
+                self._entries.put(key, offset, None, keeps=False)
             return
         try:
             said = decode_session(value)
         except MillstreamError as error:
             _log.error("%s", error)
             return
-        kept = value if len(value) <= MAX_KEPT_BYTES else None
-        # All sessions of a proxy have its name once.
-        proxy = sys.intern(said.proxy)
-        self._entries[key] = _Entry(offset, before, said.claim, proxy, said.expires_ms, said.will_ms, kept)
+        self._entries.put(key, offset, said, keeps=len(value) <= MAX_KEPT_BYTES)
         self._on_change(key, said.claim)
 
     def _is_late(self, key: str, value: bytes) -> bool:

@@ -314,8 +314,7 @@ class SessionTable:
             session_queue_name(session.client_id),
             brokers,
             max_pop=MAX_POP,
-            room=lambda: session.window.room,
-            take=session.take,
+            taker=session,
             holding=self._services.holding,
         )
 
@@ -477,7 +476,7 @@ class SessionTable:
         if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
-        keys = [*self.store.find_expired(now_ms), *self.store.find_unattended(live, now_ms - WILL_GRACE_MS)]
+        keys = [*self.store.find_unattended(live, now_ms, now_ms - WILL_GRACE_MS)]
         for key in keys[:MAX_ENDED]:
             try:
                 await self.end_unattended(key)

@@ -12,10 +12,11 @@ from typing import Final
 
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.group import check_group_name, is_tool_group
+from millstream.model.operations import PoppedMessage
 from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, share_queue_name
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
@@ -54,6 +55,21 @@ class _Share:
     looked_s: float
 
 
+@dataclass(slots=True)
+class _Member:
+    """One member, which takes messages of its shared subscription."""
+
+    session: MqttSession
+    subscription: SessionSubscription
+
+    @property
+    def room(self) -> int:
+        return self.session.window.room
+
+    def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+        return self.session.take_share(popped, taken, self.subscription)
+
+
 class ShareTable:
     """The shared subscriptions that have members here."""
 
@@ -89,8 +105,7 @@ class ShareTable:
                 name,
                 await services.routes.brokers(),
                 max_pop=MAX_SHARE_POP,
-                room=lambda: session.window.room,
-                take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
+                taker=_Member(session, subscription),
                 holding=services.holding,
             )
         except BaseException:

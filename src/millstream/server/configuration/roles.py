@@ -243,8 +243,9 @@ class ProxyConfiguration:
     )
     http_origins: tuple[str, ...] = setting(
         (),
-        "Origins of web pages, as https://shop.example:8443, that may use the HTTP port from a browser (CORS, "
-        "WebSockets) beside its own; * is all, whose requests come without the user's secret.",
+        "Origins of web pages, as https://shop.example:8443, that may use the HTTP port (CORS, WebSockets), and MQTT "
+        "over WebSockets, from a browser, beside the port's own; * is all, whose requests come without the user's "
+        "secret.",
     )
     webhook_networks: tuple[str, ...] = setting(
         (), "Addresses and networks (CIDR) that are not public and that subscriptions over HTTP may post events to."
