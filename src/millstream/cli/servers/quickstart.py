@@ -196,11 +196,11 @@ def _protocols(
             partial(known.http_port, webhook_networks=webhook_networks, http_origins=http_origins),
         ),
     }
+    # Settings are checked by the adapters, at the start.
+    is_deferred = not (webhook_networks or http_origins)
     wanted = []
     for name, port in ports.items():
         number, make = usual[name]
-        # Settings are checked by the adapter, at the start.
-        is_deferred = name != "http" or not (webhook_networks or http_origins)
         if port == "auto":
             wanted.append(known.WantedPort(name, number, make, must_open=False, is_deferred=is_deferred))
         elif port != "off":
