@@ -26,8 +26,9 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FRAME_HEAD, encode_frame
-from millstream.security.signature import Credentials, sign_command
+from millstream.security.signature import Credentials
 from millstream.server.child import ServerProcess
+from millstream.transport.signing import sign_command
 
 __all__ = ["hoard_memory"]
 

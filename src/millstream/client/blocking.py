@@ -43,7 +43,8 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.cold_ranges import ColdRangesBody
-from millstream.security.signature import Credentials, sign_command
+from millstream.security.signature import Credentials
+from millstream.transport.signing import sign_command
 
 __all__ = ["DEFAULT_NAMESERVER", "MAX_SEARCHED_TOPICS", "BlockingClient", "BlockingConnection", "MessageSearch"]
 

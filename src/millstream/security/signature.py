@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.protocol.remoting.command import RemotingCommand
-
 __all__ = [
     "ACCESS_KEY",
     "MAX_HEADER_CHARACTERS",
@@ -28,7 +26,6 @@ __all__ = [
     "decoded_signature",
     "header_digest",
     "parse_authorization",
-    "sign_command",
     "signed_fields",
     "signed_fields_digest",
 ]
@@ -116,12 +113,6 @@ def signed_fields(
     named = {**ext, ACCESS_KEY: credentials.access_key}
     digest = signed_fields_digest(credentials.secret_key, named, parts, version=version)
     return {**named, SIGNATURE: base64.b64encode(digest).decode()}
-
-
-def sign_command(command: RemotingCommand, credentials: Credentials) -> None:
-    """Give the request its two fields that say who signed it; one that was signed before is signed again."""
-    parts = (command.body, *command.body_parts)
-    command.ext = signed_fields(credentials, command.ext, parts, version=command.version)
 
 
 def decoded_signature(text: str) -> bytes:

@@ -22,8 +22,9 @@ from millstream.protocol.remoting.frame import (
     encode_frame,
     written_parts,
 )
-from millstream.security.signature import Credentials, sign_command
+from millstream.security.signature import Credentials
 from millstream.transport.awaited_answers import AwaitedAnswers
+from millstream.transport.signing import sign_command
 
 __all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
 

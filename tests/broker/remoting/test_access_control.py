@@ -38,9 +38,10 @@ from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
 from millstream.protocol.remoting.messages.state import encode_state
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
-from millstream.security.signature import Credentials, sign_command
+from millstream.security.signature import Credentials
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.signing import sign_command
 from patience import within_patience
 from servers import Servers
 
