@@ -48,6 +48,10 @@ def check_mqtt_filter(text: str) -> None:
         raise NameRefused("ILLEGAL_ROUTE", f"{text[:200]!r} is no MQTT topic filter: {wrong}.")
 
 
+_Holders = dict[_Holder, None] | tuple[()] | tuple[_Holder]
+"""None and one are tuples: most filters of clients have one holder, and a dict of one takes 180 bytes more."""
+
+
 class _Node(Generic[_Holder]):
     """One level of the trie: the levels below it, the holders of filters that end here or with `#` below here."""
 
@@ -56,8 +60,8 @@ class _Node(Generic[_Holder]):
     def __init__(self) -> None:
         # None as long as there are none: most nodes have one of the three.
         self.below: dict[str, _Node[_Holder]] | None = None
-        self.ending: dict[_Holder, None] | None = None
-        self.rest: dict[_Holder, None] | None = None
+        self.ending: _Holders[_Holder] = ()
+        self.rest: _Holders[_Holder] = ()
 
     @property
     def is_blank(self) -> bool:
@@ -90,16 +94,14 @@ class MqttFilters(Generic[_Holder]):
             if following is None:
                 following = node.below[level] = _Node()
             node = following
-        holders = node.rest if is_rest else node.ending
-        if holders is None:
-            holders = {}
-            if is_rest:
-                node.rest = holders
-            else:
-                node.ending = holders
-        if holder in holders:
-            return False
-        holders[holder] = None
+        if is_rest:
+            if holder in node.rest:
+                return False
+            node.rest = _with(node.rest, holder)
+        else:
+            if holder in node.ending:
+                return False
+            node.ending = _with(node.ending, holder)
         self._count += 1
         self._known.clear()
         return True
@@ -115,10 +117,15 @@ class MqttFilters(Generic[_Holder]):
             if following is None:
                 return False
             way.append(following)
-        holders = way[-1].rest if is_rest else way[-1].ending
-        if holders is None or holder not in holders:
-            return False
-        del holders[holder]
+        last = way[-1]
+        if is_rest:
+            if holder not in last.rest:
+                return False
+            last.rest = _without(last.rest, holder)
+        else:
+            if holder not in last.ending:
+                return False
+            last.ending = _without(last.ending, holder)
         self._count -= 1
         self._known.clear()
         for number in range(len(way) - 1, 0, -1):
@@ -150,7 +157,7 @@ class MqttFilters(Generic[_Holder]):
             following = []
             for node in fitting:
                 if node.rest and not (is_special and number == 0):
-                    found.update(node.rest)
+                    _add_all(found, node.rest)
                 if node.below is None:
                     continue
                 exact = node.below.get(level)
@@ -164,8 +171,34 @@ class MqttFilters(Generic[_Holder]):
             fitting = following
         for node in fitting:
             if node.ending:
-                found.update(node.ending)
+                _add_all(found, node.ending)
             # `a/#` has the name `a` as well.
             if node.rest:
-                found.update(node.rest)
+                _add_all(found, node.rest)
         return found
+
+
+def _with(holders: _Holders[_Holder], holder: _Holder) -> _Holders[_Holder]:
+    """The holders and one more."""
+    if not holders:
+        return (holder,)
+    if isinstance(holders, tuple):
+        holders = dict.fromkeys(holders)
+    holders[holder] = None
+    return holders
+
+
+def _without(holders: _Holders[_Holder], holder: _Holder) -> _Holders[_Holder]:
+    """The holders but for one that is there."""
+    if isinstance(holders, tuple):
+        return ()
+    del holders[holder]
+    return holders
+
+
+def _add_all(found: dict[_Holder, None], holders: _Holders[_Holder]) -> None:
+    if isinstance(holders, tuple):
+        for holder in holders:
+            found[holder] = None
+    else:
+        found.update(holders)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 
-__all__ = ["IncomingAliases", "OutgoingAliases"]
+__all__ = ["NO_ALIASES", "IncomingAliases", "OutgoingAliases"]
 
 
 class IncomingAliases:
@@ -15,7 +17,8 @@ class IncomingAliases:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._topics: dict[int, str] = {}
+        # None as long as there are none, as of most clients.
+        self._topics: dict[int, str] | None = None
 
     def resolve(self, topic: str, alias: int | None) -> str:
         """The topic of a PUBLISH, whose alias stands for it from now on. TOPIC_ALIAS_INVALID for an alias that may not
@@ -28,9 +31,11 @@ class IncomingAliases:
             words = f"The topic alias {alias} is outside of 1 to {self.limit}."
             raise PacketRefused(ReasonCode.TOPIC_ALIAS_INVALID, words)
         if topic:
+            if self._topics is None:
+                self._topics = {}
             self._topics[alias] = topic
             return topic
-        known = self._topics.get(alias)
+        known = None if self._topics is None else self._topics.get(alias)
         if known is None:
             raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The topic alias {alias} stands for no topic.")
         return known
@@ -54,3 +59,7 @@ class OutgoingAliases:
             return topic, None
         alias = self._aliases[topic] = len(self._aliases) + 1
         return topic, alias
+
+
+NO_ALIASES: Final = OutgoingAliases(0)
+"""For all clients that want none."""

@@ -22,7 +22,7 @@ from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
+from millstream.protocol.mqtt.topic_aliases import NO_ALIASES, IncomingAliases
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
@@ -136,7 +136,7 @@ class MqttConnection(asyncio.Protocol):
         self.session: MqttSession | None = None
         self.incoming = IncomingWindow(MAX_RECEIVE)
         self.incoming_aliases = IncomingAliases(MAX_TOPIC_ALIASES)
-        self.outgoing_aliases = OutgoingAliases(0)
+        self.outgoing_aliases = NO_ALIASES
         self.max_packet_bytes: int | None = None
         """Bytes of a packet that the client takes; None for any."""
         self.tells_reasons = True
@@ -162,7 +162,7 @@ class MqttConnection(asyncio.Protocol):
         self._answers: deque[AnswerPlace] | None = None
         self._background: set[asyncio.Task[None]] | None = None
         self._unstored = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] | None = None
         self._websocket: WebSocketStream | None = None
         self._is_half = False
         self._is_unsent = False
@@ -292,12 +292,14 @@ class MqttConnection(asyncio.Protocol):
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
         self._waiters.append(waiter)
         await waiter
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        waiters, self._waiters = self._waiters, None
+        for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
 

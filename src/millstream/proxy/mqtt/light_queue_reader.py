@@ -111,9 +111,9 @@ class LightQueueReader:
         self._reading: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._is_open = True
-        # A dict and a list, because an empty set takes three times as much and an empty deque twelve times.
+        # A dict, because an empty set takes three times as much.
         self._taken: dict[TakenMessage, None] = {}
-        self._acknowledged: list[TakenMessage] = []
+        self._acknowledged: list[TakenMessage] | None = None
         self._acknowledging: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
@@ -125,6 +125,8 @@ class LightQueueReader:
     def acknowledge(self, taken: TakenMessage) -> None:
         """The client has the message."""
         self._taken.pop(taken, None)
+        if self._acknowledged is None:
+            self._acknowledged = []
         self._acknowledged.append(taken)
         if self._acknowledging is None:
             self._acknowledging = asyncio.create_task(self._acknowledge_all(), name="mqtt-session-acks")
@@ -241,7 +243,7 @@ class LightQueueReader:
     async def _acknowledge_all(self) -> None:
         try:
             while self._acknowledged:
-                acknowledged, self._acknowledged = self._acknowledged, []
+                acknowledged, self._acknowledged = self._acknowledged, None
                 for taken in acknowledged:
                     # One that was delivered to another connection meanwhile is that one's to acknowledge.
                     with suppress(MillstreamError):

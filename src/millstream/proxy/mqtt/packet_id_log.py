@@ -45,12 +45,14 @@ class PacketIdLog:
         """Messages of shared subscriptions that go on with this client alone, which has not said that it has them."""
         self.left = frozenset(self.received) if self.received else _NONE
         """Those of `received` that an earlier connection left: whether their messages were stored is not known."""
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[None]] | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def write(self) -> asyncio.Future[None]:
         """Store what there is now; done when it is stored, or fails as that does."""
         written = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = []
         self._waiting.append(written)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="mqtt-packet-ids")
@@ -80,7 +82,7 @@ class PacketIdLog:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                waiting, self._waiting = self._waiting, []
+                waiting, self._waiting = self._waiting, None
                 said = StoredPacketIds(
                     {str(number): noted_ms for number, noted_ms in self.received.items()},
                     sorted(self.released),

@@ -142,6 +142,10 @@ class MqttSession:
         """Whether the client can get more messages now: none waits, and it reads."""
         return self.connection is None or not (self._pending or self.connection.is_stuffed)
 
+    def count_room(self) -> int:
+        """How many messages of QoS 1 and 2 the client may get now."""
+        return self.window.room
+
     def offer(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> None:
         """Take a message of a feed that these subscriptions of the session match: it comes once, with their highest
         QoS. What the light queue has is taken from there."""

@@ -89,7 +89,7 @@ class ShareTable:
                 name,
                 await services.routes.brokers(),
                 max_pop=MAX_SHARE_POP,
-                room=lambda: session.window.room,
+                room=session.count_room,
                 take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
                 holding=services.holding,
             )
