@@ -25,8 +25,10 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
+from millstream.protocol.mqtt.windows import SentMessage
 from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
 from millstream.proxy.mqtt.exactly_once import ExactlyOnce
+from millstream.proxy.mqtt.light_queue_reader import TakenMessage
 from millstream.proxy.mqtt.opening import ConnectHandler
 from millstream.proxy.mqtt.refusal_reasons import reason_of
 from millstream.proxy.mqtt.services import MqttServices
@@ -252,16 +254,19 @@ class PacketHandlers:
         session.packet_ids.shared.pop(packet_id, None)
         session.packet_ids.released[packet_id] = None
 
-        def send_release(done: asyncio.Future[None]) -> None:
-            if done.cancelled() or done.exception() is not None:
-                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
-                return
-            if sent.item is not None:
-                sent.item.acknowledge()
-                sent.item = None
-            self._answer(connection, PacketType.PUBREL, packet_id)
+        session.packet_ids.note(partial(self._send_release, connection, sent))
 
-        session.packet_ids.write().add_done_callback(send_release)
+    @staticmethod
+    def _send_release(
+        connection: MqttConnection, sent: SentMessage[TakenMessage | None], error: MillstreamError | None
+    ) -> None:
+        if error is not None:
+            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+            return
+        if sent.item is not None:
+            sent.item.acknowledge()
+            sent.item = None
+        connection.send_bytes(encode_success(PacketType.PUBREL, sent.packet_id))
 
     def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""
@@ -273,13 +278,14 @@ class PacketHandlers:
         ids.received.pop(packet_id, None)
         ids.forget_left(packet_id)
 
-        def complete(done: asyncio.Future[None]) -> None:
-            if done.cancelled() or done.exception() is not None:
-                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
-                return
-            self._answer(connection, PacketType.PUBCOMP, packet_id)
+        ids.note(partial(self._complete, connection, packet_id))
 
-        ids.write().add_done_callback(complete)
+    @staticmethod
+    def _complete(connection: MqttConnection, packet_id: int, error: MillstreamError | None) -> None:
+        if error is None:
+            connection.send_bytes(encode_success(PacketType.PUBCOMP, packet_id))
+        else:
+            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
 
     @staticmethod
     def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:
