@@ -149,12 +149,15 @@ class PacketHandlers:
         connection.note_stored()
         if not qos or not connection.is_open:
             return
-        if error is None and answer is not None:
+        if error is None:
             # Most messages.
-            connection.incoming.acknowledge()
-            connection.fill(answer, encode_success(PacketType.PUBACK, packet_id))
+            if answer is None:
+                connection.send_bytes(encode_success(PacketType.PUBREC, packet_id))
+            else:
+                connection.incoming.acknowledge()
+                connection.fill(answer, encode_success(PacketType.PUBACK, packet_id))
             return
-        self._answer_publish(connection, qos, packet_id, answer, error)
+        self._answer_refused(connection, qos, packet_id, answer, error)
 
     @staticmethod
     def _topic_of(connection: MqttConnection, packet: Publish) -> str:
@@ -179,34 +182,30 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREC, packet.packet_id)
         return False
 
-    def _answer_publish(
+    def _answer_refused(
         self,
         connection: MqttConnection,
         qos: int,
         packet_id: int,
         answer: AnswerPlace | None,
-        error: MillstreamError | None,
+        error: MillstreamError,
     ) -> None:
-        """Answer a message of QoS 1 or 2."""
+        """Answer a message of QoS 1 or 2 that was refused."""
         if qos == 1:
             connection.incoming.acknowledge()
-        reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
-        if error is not None:
-            self._services.traffic.refused += 1
-            reason = reason_of(error)
-            if connection.version is _V5:
-                properties = connection.reason_properties(error.message)
-            elif reason is not ReasonCode.NOT_AUTHORIZED:
-                # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
-                _refuse_later(connection, reason, str(error))
-                return
-            if qos == 2 and connection.version is _V5:
+        self._services.traffic.refused += 1
+        reason, properties = reason_of(error), NO_PROPERTIES
+        if connection.version is _V5:
+            properties = connection.reason_properties(error.message)
+            if qos == 2:
                 self._forget_received(connection, packet_id)
-        if error is None:
-            data = encode_success(_ACCEPTED[qos], packet_id)
-        else:
-            answer_packet = Acknowledgement(_ACCEPTED[qos], packet_id, reason, properties)
-            data = encode_acknowledgement(answer_packet, connection.version)
+        elif reason is not ReasonCode.NOT_AUTHORIZED:
+            # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
+            _refuse_later(connection, reason, str(error))
+            return
+        data = encode_acknowledgement(
+            Acknowledgement(_ACCEPTED[qos], packet_id, reason, properties), connection.version
+        )
         if answer is None:
             connection.send_bytes(data)
         else:

@@ -65,6 +65,7 @@ _FIELDS: Final = CONTENT_FIELDS - {REPLY_TO}
 _KEPT_NAMES: Final = 8192
 _MAX_MARKED_BYTES: Final = MAX_USER_PROPERTIES_BYTES - 200
 """Text of properties to which a mark may be added without a look at their limit."""
+_MARK_TEXT: Final = encode_properties({MARK: "%s"})
 _EMPTY_BODY: Final = b"\0"
 """Stands for a payload of no bytes, which brokers do not take as a body."""
 
@@ -123,8 +124,7 @@ def _add_mark(
     held, text = ordinary
     if len(text) > _MAX_MARKED_BYTES:
         return _check_ordinary(_held_of(message))
-    mark = {MARK: message.mark}
-    return {**held, **mark}, text + encode_properties(mark)
+    return held | {MARK: message.mark}, text + _MARK_TEXT % message.mark.encode()
 
 
 def _check_ordinary(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
