@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,10 @@ from smoke_tests import SMOKE
 
 MAX_LEFT_DESCRIPTORS = 64
 """Descriptors that a test may leave open: all tests run in one process, and 1,024 are a usual limit."""
+
+
+LOOP_VARIABLE = "MILLSTREAM_TEST_LOOP"
+"""With `uvloop` in it, all tests of this process run on that event loop, which servers take where it is installed."""
 
 
 RESERVED_BYTES = 1024 * 1024
@@ -48,8 +53,12 @@ _open_before = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the markers of cost checked."""
+    """Have the markers of cost checked, and the loop that was asked for taken."""
     config.pluginmanager.register(StartedPrograms())
+    if os.environ.get(LOOP_VARIABLE) == "uvloop":
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

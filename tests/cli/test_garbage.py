@@ -27,6 +27,25 @@ def test_a_server_that_is_ready_looks_seldom_and_never_at_what_its_start_made() 
     assert gc.get_freeze_count() > 0
 
 
+def test_a_server_looks_once_at_what_stays() -> None:
+    freeze_gc()
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        kept = [[number] for number in range(4 * SERVING_THRESHOLDS[0])]
+    finally:
+        gc.callbacks.remove(note)
+    assert len(kept) == 4 * SERVING_THRESHOLDS[0]
+    # Those of the middle generation take in the young one, and what they leave is looked at when all is.
+    assert len(generations) >= 3
+    assert set(generations) == {1}
+
+
 @pytest.mark.parametrize(("word", "seldom"), [("quickstart", True), ("start", True), ("error", False)])
 def test_only_servers_look_seldom(
     word: str, seldom: bool, monkeypatch: pytest.MonkeyPatch, usual: tuple[int, int, int]

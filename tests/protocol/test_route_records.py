@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from millstream.model.errors import NameRefused
 from millstream.model.routing.amqp_bindings import AMQP_KINDS, AmqpBinding
 from millstream.model.routing.routes import LIGHT_KINDS, LightQueueConfig, RouteBinding, mqtt_name_of, place_in_amqp
+from millstream.protocol import route_records
 from millstream.protocol.route_records import (
     MAX_BINDING_ID_CHARACTERS,
     binding_key,
@@ -44,6 +45,23 @@ def test_what_a_record_says_is_read_again(
     assert (bound.name, bound.binding_id, bound.value) == (name, binding_id, binding)
     assert decode_route(queue_key(name), b"").value is None
     assert decode_route(binding_key(name, binding_id), b"").value is None
+
+
+def test_light_queues_that_are_alike_share_what_is_known_of_them_unless_they_expire() -> None:
+    def read(name: str, config: LightQueueConfig) -> object:
+        return decode_route(queue_key(name), encode_queue(config)).value
+
+    lasting = LightQueueConfig("mqtt", "shared-by-many")
+    assert read("a", lasting) is read("b", lasting)
+    expiring = LightQueueConfig("mqtt", "shared-by-many", 7)
+    assert read("a", expiring) == read("b", expiring)
+    assert read("a", expiring) is not read("b", expiring)
+
+
+def test_configurations_beyond_those_that_are_shared_are_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_records, "_MAX_SHARED_CONFIGS", 0)
+    config = LightQueueConfig("mqtt", "never-shared")
+    assert decode_route(queue_key("a"), encode_queue(config)).value == config
 
 
 @pytest.mark.parametrize(

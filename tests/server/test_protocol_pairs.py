@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -237,9 +237,12 @@ PAIRS: Final = [pair for pair in product(BODIES, EXPECTED) if "sql" not in pair]
 SQL_PAIRS: Final = [pair for pair in product(BODIES, EXPECTED) if "sql" in pair]
 
 
-@pytest.fixture(scope="module")
-def arrivals(tmp_path_factory: pytest.TempPathFactory) -> Arrivals:
-    return asyncio.run(exchange_messages(tmp_path_factory.mktemp("pairs"), with_sql=False))
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def arrivals(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Arrivals:
+    """On the standard loop, and on the one that servers take where it is installed."""
+    loops: Any = asyncio if request.param == "asyncio" else pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        return runner.run(exchange_messages(tmp_path_factory.mktemp("pairs"), with_sql=False))
 
 
 @pytest.fixture(scope="module")

@@ -76,8 +76,9 @@ class Ground:
         self.port._sweep.cancel()
 
     def held_bytes(self) -> int:
-        """What lies in the buffers."""
-        return sum(one.transport.get_write_buffer_size() for one in self.port._connections)
+        """What lies in the buffers, but for those cut off: uvloop lets go of their bytes when the turn ends."""
+        transports = [one.transport for one in self.port._connections]
+        return sum(one.get_write_buffer_size() for one in transports if not one.is_closing())
 
     def is_full(self) -> bool:
         return any(one.unread.since_s is not None for one in self.port._connections)

@@ -22,6 +22,7 @@ from millstream.broker.statistics import Statistics
 from millstream.broker.traffic import LOOK_INTERVAL_MS, Traffic
 from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
+from millstream.store.compaction.pace import CompactionPace
 from millstream.store.message_store import MessageStore
 
 __all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance", "retain"]
@@ -90,6 +91,7 @@ class Maintenance:
         self._clock = clock
         self._closing = asyncio.Event()
         self._retaining = asyncio.Lock()
+        self._pace = CompactionPace()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -111,7 +113,7 @@ class Maintenance:
         """Begin the tasks."""
         self._tasks = [
             asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
-            asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
+            asyncio.create_task(self._every(RETENTION_INTERVAL_S, self._retain_beside_clients), name="retention"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self.light_queues.sweep), name="light-queues"),
             asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self.traffic.look), name="traffic"),
@@ -120,17 +122,26 @@ class Maintenance:
         return self
 
     async def close(self) -> None:
-        """End the tasks; what is under way is finished."""
+        """End the tasks; what is under way is finished, without pauses."""
         self._closing.set()
+        self._pace.hurry()
         await asyncio.gather(*self._tasks)
 
     async def retain(self) -> None:
         """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log.
 
-        As the broker does by itself every 10 s. Raises STORE_FAILED.
+        As the broker does by itself every 10 s, but at once: a compaction under way pauses no more.
+        Raises STORE_FAILED.
         """
+        self._pace.hurry()
         async with self._retaining:
             await retain(self.store, self._state, self._topics)
+
+    async def _retain_beside_clients(self) -> None:
+        async with self._retaining:
+            self._pace.begin()
+            pace = None if self._closing.is_set() else self._pace
+            await retain(self.store, self._state, self._topics, pace)
 
     async def _save_offsets(self) -> float:
         """Write what changed; the seconds to wait longer, so that offsets take a bounded part of the log."""
@@ -157,8 +168,11 @@ class Maintenance:
                 _log.error("Maintenance failed and will be tried again: %s", error)
 
 
-async def retain(store: MessageStore, state: BrokerState, topics: TopicRegistry) -> None:
-    """Save the documents of the state, compact what is worth it, and remove what is too old.
+async def retain(
+    store: MessageStore, state: BrokerState, topics: TopicRegistry, pace: CompactionPace | None = None
+) -> None:
+    """Save the documents of the state, compact what is worth it, with pauses where a pace is given, and remove what is
+    too old.
 
     Raises STORE_FAILED, DISK_FULL.
     """
@@ -167,7 +181,8 @@ async def retain(store: MessageStore, state: BrokerState, topics: TopicRegistry)
     time_to_live_ms = {topic.name: topic.time_to_live_ms for topic in topics.all() if topic.time_to_live_ms is not None}
     compacted = {topic.name for topic in topics.all() if topic.is_compacted}
     if compacted:
-        await asyncio.to_thread(store.compact, compacted)
+        # Where nothing is taken in until something was removed, that cannot wait.
+        await asyncio.to_thread(store.compact, compacted, None if store.is_disk_full else pace)
     was_full = store.is_disk_full
     retained = await asyncio.to_thread(store.retain, time_to_live_ms)
     if retained.is_disk_full and not was_full:

@@ -15,10 +15,10 @@ __all__ = ["SERVING_THRESHOLDS", "STARTING_THRESHOLD", "freeze_gc", "relax_gc", 
 STARTING_THRESHOLD: Final = 200_000
 """New objects between two looks for garbage during a start; with Python's 700 those are an eighth of it."""
 
-SERVING_THRESHOLDS: Final = (5_000, 10, 40)
-"""Of a server: new objects between two looks at the young ones, such looks until one at the older ones too, and those
-until one at all. So 2 million objects, some 200 MB, may be garbage in cycles before all are looked at, and the looks
-before that are at 50,000 objects at most, which takes some 10 ms."""
+SERVING_THRESHOLDS: Final = (25_000, -1, 80)
+"""Of a server: new objects between two looks at them, which take some 5 ms, and looks until one is at all objects. So 2
+million objects, some 200 MB, may be garbage in cycles before all are looked at. With -1 no look is at the young ones
+alone: what stays, as all that belongs to a client that connects, would be looked at again by the next one."""
 
 _usual = gc.get_threshold()
 

@@ -58,6 +58,14 @@ class _AmqpJson(msgspec.Struct, frozen=True, omit_defaults=True):
     also: list[_AmqpJson] = []
 
 
+class _QueueJson(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: str
+    group: str
+    expires_ms: int | None = None
+    max_length: int | None = None
+    overflow: str | None = None
+
+
 class _BindingJson(msgspec.Struct, frozen=True, omit_defaults=True):
     topic: str
     mqtt: str | None = None
@@ -67,6 +75,11 @@ class _BindingJson(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode_queue = msgspec.json.Decoder(LightQueueConfig).decode
 _decode_binding = msgspec.json.Decoder(_BindingJson).decode
 _encode = msgspec.json.Encoder().encode
+
+_MAX_SHARED_CONFIGS: Final = 1000
+"""There are few but for groups: those of sessions are all alike."""
+
+_shared_configs: dict[bytes, LightQueueConfig] = {}
 
 
 def queue_key(name: str) -> str:
@@ -81,9 +94,7 @@ def binding_key(name: str, binding_id: str) -> str:
 
 def encode_queue(config: LightQueueConfig) -> bytes:
     """The body of a record that declares a light queue."""
-    record = {"kind": config.kind, "group": config.group}
-    more = {"expires_ms": config.expires_ms, "max_length": config.max_length, "overflow": config.overflow}
-    return _encode({**record, **{name: value for name, value in more.items() if value is not None}})
+    return _encode(_QueueJson(config.kind, config.group, config.expires_ms, config.max_length, config.overflow))
 
 
 def encode_binding(binding: RouteBinding) -> bytes:
@@ -104,16 +115,24 @@ def decode_route(key: str, body: bytes) -> RouteRecord:
         raise _refusal(key, f"its id has more than {MAX_BINDING_ID_CHARACTERS} characters")
     try:
         if kind == _QUEUE:
-            config = _decode_queue(body) if body else None
-            if config is not None:
-                config.check(name)
-            return RouteRecord(name, None, config)
+            return RouteRecord(name, None, _config_of(body, name) if body else None)
         binding = _binding_of(_decode_binding(body)) if body else None
     except msgspec.DecodeError as error:
         raise _refusal(key, f"its value cannot be read: {error}") from None
     if binding is not None:
         binding.check()
     return RouteRecord(name, binding_id, binding)
+
+
+def _config_of(body: bytes, name: str) -> LightQueueConfig:
+    """What a body says, checked. Light queues that are alike and do not expire share it."""
+    config = _shared_configs.get(body)
+    if config is None:
+        config = _decode_queue(body)
+        config.check(name)
+        if config.expires_ms is None and len(_shared_configs) < _MAX_SHARED_CONFIGS:
+            _shared_configs[body] = config
+    return config
 
 
 def _binding_of(said: _BindingJson) -> RouteBinding:

@@ -12,6 +12,7 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import outline_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compacted_queues import CompactedQueues
+from millstream.store.compaction.pace import CompactionPace
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.flusher import Flusher
 from millstream.store.manifest import StoreManifest
@@ -84,8 +85,8 @@ class Compactor:
         self._manifest = manifest
         self._compacting = threading.Lock()
 
-    def compact(self, topics: Collection[str]) -> int:
-        """Compact those queues of the topics for which it is worth its work; how many were.
+    def compact(self, topics: Collection[str], pace: CompactionPace | None = None) -> int:
+        """Compact those queues of the topics for which it is worth its work, with the pauses of `pace`; how many were.
 
         What fails is said in the log and left for the next time. Raises STORE_FAILED where the log cannot be flushed.
         """
@@ -99,7 +100,7 @@ class Compactor:
         if due:
             # No generation covers what a power failure could take back.
             self._flusher.flush()
-        return sum(self._compact(compacted, end) for compacted, end in due)
+        return sum(self._compact(compacted, end, pace) for compacted, end in due)
 
     def leave(self, log_offset: int) -> bool:
         """Compact what compacted queues have before the log offset; whether the log may forget it."""
@@ -112,13 +113,13 @@ class Compactor:
                 return False
         return True
 
-    def _compact(self, taken: CompactedQueue, end_offset: int) -> bool:
+    def _compact(self, taken: CompactedQueue, end_offset: int, pace: CompactionPace | None = None) -> bool:
         queue = self._queues.find(taken.topic, taken.queue_id)
         if queue is None:
             return False
         try:
             with self._compacting:
-                header = taken.compact(self._reader.log_queue(queue), end_offset, self._clock.now_ms())
+                header = taken.compact(self._reader.log_queue(queue), end_offset, self._clock.now_ms(), pace)
                 if header is not None:
                     # Before the log may forget what it holds.
                     self._manifest.note(f"{COMPACTION}/{taken.topic}/{taken.queue_id}")

@@ -33,6 +33,7 @@ from millstream.protocol.record_encoder import RecordEncoder
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.compaction.pace import CompactionPace
 from millstream.store.compactor import COMPACTION, Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.cut.truncation import finish_cut
@@ -536,9 +537,9 @@ class MessageStore(QueueReader):
         self._index.trim(retained.log_start)
         return retained
 
-    def compact(self, topics: Collection[str]) -> int:
+    def compact(self, topics: Collection[str], pace: CompactionPace | None = None) -> int:
         """Compact those queues of the topics for which it is worth its work; see `Compactor.compact`."""
-        return self._compactor.compact(topics)
+        return self._compactor.compact(topics, pace)
 
     @property
     def topics(self) -> list[str]:

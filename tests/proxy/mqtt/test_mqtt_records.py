@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.delivery.admission import check_message
+from millstream.broker.delivery.admission import MAX_USER_PROPERTIES_BYTES, check_message, is_plain
 from millstream.model.message import MAX_BODY_BYTES, Address
 from millstream.model.properties import encode_properties
 from millstream.model.topic import TopicConfig
@@ -41,8 +42,9 @@ MESSAGES = st.builds(
 )
 
 
-@given(MESSAGES)
-def test_a_plain_record_is_the_one_that_the_broker_would_admit(message: ApplicationMessage) -> None:
+@given(MESSAGES, st.sampled_from(["", "", "abc234:9:1700000000000"]))
+def test_a_plain_record_is_the_one_that_the_broker_would_admit(message: ApplicationMessage, mark: str) -> None:
+    message.mark = mark
     plain = plain_record(message, "mqtt", 0, now_ms=5, peer=PEER)
     general = outgoing_record(message, "mqtt", now_ms=5, peer=PEER, queue_id=0)
     if plain is None:
@@ -52,6 +54,19 @@ def test_a_plain_record_is_the_one_that_the_broker_would_admit(message: Applicat
     assert plain.stored_properties == encode_properties(general.properties)
     assert (plain.topic, plain.queue_id, plain.body) == (general.topic, general.queue_id, general.body)
     assert (plain.born_timestamp_ms, plain.born_host) == (general.born_timestamp_ms, general.born_host)
+
+
+@pytest.mark.parametrize("excess", range(-400, 401, 25))
+def test_a_mark_makes_no_record_plain_that_is_larger_than_records_may_be(excess: int) -> None:
+    topic = "t" * ((MAX_USER_PROPERTIES_BYTES - 1024) + excess)
+    message = ApplicationMessage(topic, b"x", 2, publisher="device-1")
+    message.mark = "a" * 32 + ":9:1700000000000"
+    plain = plain_record(message, "mqtt", 0, now_ms=5, peer=PEER)
+    general = outgoing_record(message, "mqtt", now_ms=5, peer=PEER, queue_id=0)
+    assert (plain is not None) is is_plain(general.properties, 0)
+    if plain is not None:
+        assert plain.properties == general.properties
+        assert plain.stored_properties == encode_properties(general.properties)
 
 
 def test_an_ordinary_message_is_plain_and_one_that_is_too_large_is_not() -> None:

@@ -106,7 +106,7 @@ async def test_a_message_of_qos_2_whose_identifier_alone_was_stored_before_a_cra
     peer.send(Disconnect())
     assert await peer.next_packet() is None
     await server.sessions.settle()
-    noted = StoredPacketIds(received={"9": server.clock.now_ms()})
+    noted = StoredPacketIds(received={9: server.clock.now_ms()})
     await server.sessions.store.put_packet_ids("lasting", noted)
     peer, present = await lasting(dial)
     assert present

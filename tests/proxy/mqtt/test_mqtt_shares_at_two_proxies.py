@@ -249,8 +249,8 @@ async def test_what_a_connection_notes_after_another_has_the_session_does_not_co
 ) -> None:
     first, _ = await mortal.member("member", expiry_s=3600)
     store = other.server.sessions.store
-    await store.put_packet_ids("member", StoredPacketIds(received={"8": 1}))
-    late = await store.put_packet_ids("member", StoredPacketIds(received={"9": 1}, claim="of an earlier connection"))
+    await store.put_packet_ids("member", StoredPacketIds(received={8: 1}))
+    late = await store.put_packet_ids("member", StoredPacketIds(received={9: 1}, claim="of an earlier connection"))
     await store.has_since("member", "", late)
-    assert (await store.load_packet_ids("member")).received == {"8": 1}
+    assert (await store.load_packet_ids("member")).received == {8: 1}
     first.close()

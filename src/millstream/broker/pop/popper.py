@@ -74,6 +74,8 @@ class Popper:
         if topic.message_type is _LITE:
             check_readable(topic, None)
             return await self.lite.pop(request)
+        if not request.wait_ms and self._has_nothing(request, topic):
+            return []
         if self.reader.store.cold is not None and not await self._begin_at_a_time(request, topic):
             return []
         if topic.holds_batches:
@@ -82,6 +84,19 @@ class Popper:
         if taken:
             self.arm(request)
         return taken
+
+    def _has_nothing(self, request: PopRequest, topic: TopicConfig) -> bool:
+        """Whether a light queue has nothing for its group, as those of most MQTT clients that come back: then the group
+        needs no ledger there, and nothing is looked at. Raises what refuses the request."""
+        name, queue_id = request.topic, request.queue_id
+        if queue_id is None or not name.startswith(LIGHT_PREFIX) or not is_light_queue(name):
+            return False
+        check_readable(topic, queue_id)
+        self.light_queues.group_for(name, request.group)
+        ledger = self.offsets.ledger(request.group, name, queue_id)
+        begin = 0 if ledger is None else ledger.cursor
+        is_known = self.reader.store.max_offset(name, queue_id) <= begin and (ledger is None or ledger.is_idle)
+        return is_known and self.topics.find(RETRY_PREFIX + request.group) is None
 
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import cast
 
-__all__ = ["loop_factory"]
+__all__ = ["describe_loop", "loop_factory"]
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -17,3 +18,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
         return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
     return None
+
+
+def describe_loop() -> str:
+    """Which loop `loop_factory` makes: `uvloop 0.23.0`, or `asyncio`."""
+    if loop_factory() is None:
+        return "asyncio"
+    return f"uvloop {sys.modules['uvloop'].__version__}"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from millstream.cli.gc_tuning import freeze_gc
-from millstream.cli.servers.event_loop import loop_factory
+from millstream.cli.servers.event_loop import describe_loop, loop_factory
 
 __all__ = ["serve"]
 
@@ -68,7 +68,7 @@ async def _serve(
     addresses = await server.start()
     try:
         announce(addresses)
-        print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
+        print(f"ready in {time.monotonic() - _started_s:.2f} s on {describe_loop()}", flush=True)
         freeze_gc()
         await _stopped_or_done(stopped, until)
     finally:

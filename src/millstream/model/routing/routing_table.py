@@ -64,8 +64,6 @@ class RoutingTable:
         self.bounded: dict[str, LightQueueConfig] = {}
         """By stored name: the light queues whose length the broker keeps; for others to look up alone."""
         self._queues: dict[str, LightQueueConfig] = {}
-        self._session: LightQueueConfig | None = None
-        """What was said last of a session that has a client."""
         self._by_group: dict[str, dict[str, None]] = {}
         self._bindings: dict[str, dict[str, _Bound]] = {}
         self._binding_count = 0
@@ -117,9 +115,6 @@ class RoutingTable:
     def declare(self, name: str, config: LightQueueConfig) -> None:
         """Have the light queue, or have it with other settings."""
         self._leave_group(name)
-        if config.kind == SESSION_KIND and config.expires_ms is None:
-            # All sessions that have a client say the same.
-            config = self._session = config if config != self._session else self._session
         self._queues[name] = config
         self.bounded.pop(light_queue(name), None)
         if config.overflow is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 
-__all__ = ["IncomingAliases", "OutgoingAliases"]
+__all__ = ["NO_ALIASES", "IncomingAliases", "OutgoingAliases"]
 
 
 class IncomingAliases:
@@ -62,3 +64,7 @@ class OutgoingAliases:
             return topic, None
         alias = self._aliases[topic] = len(self._aliases) + 1
         return topic, alias
+
+
+NO_ALIASES: Final = OutgoingAliases(0)
+"""For all clients that want none."""

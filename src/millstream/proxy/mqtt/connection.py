@@ -22,7 +22,7 @@ from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
+from millstream.protocol.mqtt.topic_aliases import NO_ALIASES, IncomingAliases
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
@@ -138,7 +138,7 @@ class MqttConnection(asyncio.Protocol):
         self.session: MqttSession | None = None
         self.incoming = IncomingWindow(MAX_RECEIVE)
         self.incoming_aliases = IncomingAliases(MAX_TOPIC_ALIASES)
-        self.outgoing_aliases = OutgoingAliases(0)
+        self.outgoing_aliases = NO_ALIASES
         self.max_packet_bytes: int | None = None
         """Bytes of a packet that the client takes; None for any."""
         self.tells_reasons = True

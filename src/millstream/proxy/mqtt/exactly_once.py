@@ -7,9 +7,10 @@ another connection makes the server look for it from that time on.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
-from millstream.model.errors import MillstreamError, Unreachable
+from millstream.model.errors import MillstreamError
 from millstream.model.escaped_names import hash_name
 from millstream.model.message import Address
 from millstream.model.operations import PullRequest, PullStatus, QueuePoint
@@ -61,24 +62,28 @@ class ExactlyOnce:
         noted_ms = ids.received[packet_id] = self._services.clock.now_ms()
         message.mark = _mark(key, noted_ms)
 
-        def store_message(done: asyncio.Future[None]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if error is None and not done.cancelled():
-                self._store(key, message, peer, stored)
-            elif isinstance(error, MillstreamError):
-                self._end(key, stored, error)
-            else:
-                self._end(key, stored, Unreachable("The proxy closes; the message was not stored."))
-
-        ids.write().add_done_callback(store_message)
+        ids.note(partial(self._store_noted, key, message, peer, stored))
 
     async def close(self) -> None:
         """Return when nothing is looked for any more."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _store_noted(
+        self,
+        key: tuple[str, int],
+        message: ApplicationMessage,
+        peer: Address,
+        stored: Stored,
+        error: MillstreamError | None,
+    ) -> None:
+        if error is None:
+            self._store(key, message, peer, stored)
+        else:
+            self._end(key, stored, error)
+
     def _store(self, key: tuple[str, int], message: ApplicationMessage, peer: Address, stored: Stored) -> None:
         try:
-            self._services.publish(message, peer, lambda error: self._end(key, stored, error))
+            self._services.publish(message, peer, partial(self._end, key, stored))
         except MillstreamError as error:
             self._end(key, stored, error)
 

@@ -25,8 +25,10 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
+from millstream.protocol.mqtt.windows import SentMessage
 from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
 from millstream.proxy.mqtt.exactly_once import ExactlyOnce
+from millstream.proxy.mqtt.light_queue_reader import TakenMessage
 from millstream.proxy.mqtt.opening import ConnectHandler
 from millstream.proxy.mqtt.refusal_reasons import reason_of
 from millstream.proxy.mqtt.services import MqttServices
@@ -147,12 +149,15 @@ class PacketHandlers:
         connection.note_stored()
         if not qos or not connection.is_open:
             return
-        if error is None and answer is not None:
+        if error is None:
             # Most messages.
-            connection.incoming.acknowledge()
-            connection.fill(answer, encode_success(PacketType.PUBACK, packet_id))
+            if answer is None:
+                connection.send_bytes(encode_success(PacketType.PUBREC, packet_id))
+            else:
+                connection.incoming.acknowledge()
+                connection.fill(answer, encode_success(PacketType.PUBACK, packet_id))
             return
-        self._answer_publish(connection, qos, packet_id, answer, error)
+        self._answer_refused(connection, qos, packet_id, answer, error)
 
     @staticmethod
     def _topic_of(connection: MqttConnection, packet: Publish) -> str:
@@ -177,34 +182,30 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREC, packet.packet_id)
         return False
 
-    def _answer_publish(
+    def _answer_refused(
         self,
         connection: MqttConnection,
         qos: int,
         packet_id: int,
         answer: AnswerPlace | None,
-        error: MillstreamError | None,
+        error: MillstreamError,
     ) -> None:
-        """Answer a message of QoS 1 or 2."""
+        """Answer a message of QoS 1 or 2 that was refused."""
         if qos == 1:
             connection.incoming.acknowledge()
-        reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
-        if error is not None:
-            self._services.traffic.refused += 1
-            reason = reason_of(error)
-            if connection.version is _V5:
-                properties = connection.reason_properties(error.message)
-            elif reason is not ReasonCode.NOT_AUTHORIZED:
-                # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
-                _refuse_later(connection, reason, str(error))
-                return
-            if qos == 2 and connection.version is _V5:
+        self._services.traffic.refused += 1
+        reason, properties = reason_of(error), NO_PROPERTIES
+        if connection.version is _V5:
+            properties = connection.reason_properties(error.message)
+            if qos == 2:
                 self._forget_received(connection, packet_id)
-        if error is None:
-            data = encode_success(_ACCEPTED[qos], packet_id)
-        else:
-            answer_packet = Acknowledgement(_ACCEPTED[qos], packet_id, reason, properties)
-            data = encode_acknowledgement(answer_packet, connection.version)
+        elif reason is not ReasonCode.NOT_AUTHORIZED:
+            # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
+            _refuse_later(connection, reason, str(error))
+            return
+        data = encode_acknowledgement(
+            Acknowledgement(_ACCEPTED[qos], packet_id, reason, properties), connection.version
+        )
         if answer is None:
             connection.send_bytes(data)
         else:
@@ -252,16 +253,19 @@ class PacketHandlers:
         session.packet_ids.shared.pop(packet_id, None)
         session.packet_ids.released[packet_id] = None
 
-        def send_release(done: asyncio.Future[None]) -> None:
-            if done.cancelled() or done.exception() is not None:
-                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
-                return
-            if sent.item is not None:
-                sent.item.acknowledge()
-                sent.item = None
-            self._answer(connection, PacketType.PUBREL, packet_id)
+        session.packet_ids.note(partial(self._send_release, connection, sent))
 
-        session.packet_ids.write().add_done_callback(send_release)
+    @staticmethod
+    def _send_release(
+        connection: MqttConnection, sent: SentMessage[TakenMessage | None], error: MillstreamError | None
+    ) -> None:
+        if error is not None:
+            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+            return
+        if sent.item is not None:
+            sent.item.acknowledge()
+            sent.item = None
+        connection.send_bytes(encode_success(PacketType.PUBREL, sent.packet_id))
 
     def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""
@@ -273,13 +277,14 @@ class PacketHandlers:
         ids.received.pop(packet_id, None)
         ids.forget_left(packet_id)
 
-        def complete(done: asyncio.Future[None]) -> None:
-            if done.cancelled() or done.exception() is not None:
-                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
-                return
-            self._answer(connection, PacketType.PUBCOMP, packet_id)
+        ids.note(partial(self._complete, connection, packet_id))
 
-        ids.write().add_done_callback(complete)
+    @staticmethod
+    def _complete(connection: MqttConnection, packet_id: int, error: MillstreamError | None) -> None:
+        if error is None:
+            connection.send_bytes(encode_success(PacketType.PUBCOMP, packet_id))
+        else:
+            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
 
     @staticmethod
     def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:

@@ -146,7 +146,8 @@ class ConnectHandler:
             connect.client_id = f"auto-{uuid.uuid4().hex}"
             told[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = connect.client_id
         aliases = min(wanted.number(PropertyId.TOPIC_ALIAS_MAXIMUM, 0), MAX_TOPIC_ALIASES)
-        connection.outgoing_aliases = OutgoingAliases(aliases)
+        if aliases:
+            connection.outgoing_aliases = OutgoingAliases(aliases)
         connection.keep_alive_s = connect.keep_alive_s * KEEP_ALIVE_FACTOR or MAX_SILENCE_S
         expiry_s = wanted.number(PropertyId.SESSION_EXPIRY_INTERVAL, 0)
         if expiry_s > MAX_SESSION_EXPIRY_S:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from millstream.broker.delivery.admission import is_plain
+from millstream.broker.delivery.admission import MAX_USER_PROPERTIES_BYTES, is_plain
 from millstream.model import properties as names
 from millstream.model.expiry import expires_ms_of
 from millstream.model.message import MAX_BODY_BYTES, Address, OutgoingMessage, StoredMessage
@@ -63,6 +63,9 @@ _OWN: Final = "mqtt_"
 _FOREIGN_QOS: Final = 1
 _FIELDS: Final = CONTENT_FIELDS - {REPLY_TO}
 _KEPT_NAMES: Final = 8192
+_MAX_MARKED_BYTES: Final = MAX_USER_PROPERTIES_BYTES - 200
+"""Text of properties to which a mark may be added without a look at their limit."""
+_MARK_TEXT: Final = encode_properties({MARK: "%s"})
 _EMPTY_BODY: Final = b"\0"
 """Stands for a payload of no bytes, which brokers do not take as a body."""
 
@@ -96,13 +99,10 @@ def plain_record(
     """The same for a broker of this process, ready to be stored; None where the broker has to look closer."""
     if len(message.payload) > MAX_BODY_BYTES:
         return None
-    if (
-        message.properties is NO_PROPERTIES
-        and message.payload
-        and message.expires_ms is None
-        and not (message.retain or message.mark)
-    ):
+    if message.properties is NO_PROPERTIES and message.payload and message.expires_ms is None and not message.retain:
         ordinary = _ordinary_of(message.topic, message.qos, message.publisher)
+        if message.mark and ordinary is not None:
+            ordinary = _add_mark(ordinary, message)
     else:
         ordinary = _check_ordinary(_held_of(message))
     if ordinary is None:
@@ -115,6 +115,16 @@ def plain_record(
 def _ordinary_of(topic: str, qos: int, publisher: str) -> tuple[dict[str, str], bytes] | None:
     """The properties of a record for a message that has none of its own, and their text."""
     return _check_ordinary(_name_properties(topic, qos, publisher))
+
+
+def _add_mark(
+    ordinary: tuple[dict[str, str], bytes], message: ApplicationMessage
+) -> tuple[dict[str, str], bytes] | None:
+    """The same with the mark of a message of QoS 2, whose text has nothing that would have to be looked at."""
+    held, text = ordinary
+    if len(text) > _MAX_MARKED_BYTES:
+        return _check_ordinary(_held_of(message))
+    return held | {MARK: message.mark}, text + _MARK_TEXT % message.mark.encode()
 
 
 def _check_ordinary(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:

@@ -23,6 +23,7 @@ __all__ = [
     "StoredSession",
     "StoredSubscription",
     "StoredWill",
+    "decode_claim",
     "decode_packet_ids",
     "decode_session",
     "encode_record",
@@ -113,14 +114,19 @@ class StoredPacketIds(msgspec.Struct, omit_defaults=True):
     [MQTT-4.8.2-4]. `claim` is that of the connection that says so: where another one has the session, it does not
     count."""
 
-    received: dict[str, int] = {}
+    received: dict[int, int] = {}
     released: list[int] = []
     shared: list[StoredDelivery] = []
     claim: str = ""
 
 
+class _Claimed(msgspec.Struct):
+    claim: str = ""
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_session = msgspec.json.Decoder(StoredSession).decode
+_decode_claim = msgspec.json.Decoder(_Claimed).decode
 _decode_packet_ids = msgspec.json.Decoder(StoredPacketIds).decode
 
 
@@ -151,5 +157,13 @@ def decode_packet_ids(data: bytes) -> StoredPacketIds:
     """Packet identifiers of their bytes; RECORD_DAMAGED."""
     try:
         return _decode_packet_ids(data)
+    except msgspec.DecodeError as error:
+        raise StoreError("RECORD_DAMAGED", f"Packet identifiers of an MQTT session cannot be read: {error}.") from None
+
+
+def decode_claim(data: bytes) -> str:
+    """The claim alone of packet identifiers; RECORD_DAMAGED."""
+    try:
+        return _decode_claim(data).claim
     except msgspec.DecodeError as error:
         raise StoreError("RECORD_DAMAGED", f"Packet identifiers of an MQTT session cannot be read: {error}.") from None

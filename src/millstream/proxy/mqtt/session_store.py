@@ -18,6 +18,7 @@ from millstream.proxy.mqtt.session_entries import SessionEntries
 from millstream.proxy.mqtt.session_records import (
     StoredPacketIds,
     StoredSession,
+    decode_claim,
     decode_packet_ids,
     decode_session,
     encode_record,
@@ -188,7 +189,7 @@ class SessionStore:
         if session is None or not session.claim:
             return False
         try:
-            claim = decode_packet_ids(value).claim
+            claim = decode_claim(value)
         except MillstreamError as error:
             _log.error("%s", error)
             return True

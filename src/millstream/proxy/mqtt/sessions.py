@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -111,7 +112,8 @@ class SessionTable:
         """By the keys of their records."""
         self._turns: dict[str, _Turn] = {}
         self._doubtful: list[_DoubtfulWill] = []
-        self._leaving: dict[asyncio.Task[None], str] = {}
+        self._leaving: dict[str, set[asyncio.Task[None]]] = {}
+        """What is still done of a client that left, by its client id."""
         self._routes = services.routes
         self.store = SessionStore(services.backend, services.clock, self._note_claim)
         wills.on_published = self.note_will_published
@@ -126,7 +128,8 @@ class SessionTable:
     async def settle(self) -> None:
         """Return when what the connections left is in the store."""
         while self._leaving:
-            await asyncio.gather(*self._leaving, return_exceptions=True)
+            tasks = [task for some in self._leaving.values() for task in some]
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Follow the store no more."""
@@ -276,9 +279,8 @@ class SessionTable:
         await self._await_leaving(client_id)
 
     async def _await_leaving(self, client_id: str) -> None:
-        tasks = [task for task, leaving in self._leaving.items() if leaving == client_id]
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        if client_id in self._leaving:
+            await asyncio.gather(*self._leaving[client_id], return_exceptions=True)
 
     # Its subscriptions change
 
@@ -346,8 +348,14 @@ class SessionTable:
 
     def _run(self, work: Coroutine[Any, Any, None], client_id: str) -> None:
         task = asyncio.create_task(work, name="mqtt-leave")
-        self._leaving[task] = client_id
-        task.add_done_callback(self._leaving.pop)
+        self._leaving.setdefault(client_id, set()).add(task)
+        task.add_done_callback(partial(self._note_left, client_id))
+
+    def _note_left(self, client_id: str, task: asyncio.Task[None]) -> None:
+        tasks = self._leaving[client_id]
+        tasks.discard(task)
+        if not tasks:
+            del self._leaving[client_id]
 
     async def _leave(self, session: MqttSession, will: Will | None) -> None:
         """Bring a session into the store, or end it; then its will is due."""

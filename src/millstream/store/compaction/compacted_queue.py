@@ -18,6 +18,7 @@ from millstream.store.compaction.compaction import Assignment, Compaction, Compa
 from millstream.store.compaction.generation import Generation
 from millstream.store.compaction.generation_recovery import CURRENT, GenerationRecovery, generation_directory
 from millstream.store.compaction.header import GenerationHeader, encode_header
+from millstream.store.compaction.pace import STEP_RECORDS, CompactionPace
 from millstream.store.compaction.source import QueueSource
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.files import FileLayer
@@ -31,6 +32,7 @@ DUE_RATIO = 0.5
 """Records behind the generation, as a share of its rows, that make a compaction due: writes grow at most threefold."""
 
 _STEP_RECORDS = 4096
+"""Of a compaction that does not pause."""
 
 _log = logging.getLogger(__name__)
 
@@ -146,12 +148,28 @@ class CompactedQueue:
         self._compaction = Compaction(assignment, source, self._options, self._files, self._switch)
         return self._compaction
 
-    def compact(self, source: QueueSource, end_queue_offset: int, now_ms: int) -> GenerationHeader | None:
-        """Run a whole compaction; the header of the new generation, None if it was abandoned. For a thread."""
+    def compact(
+        self, source: QueueSource, end_queue_offset: int, now_ms: int, pace: CompactionPace | None = None
+    ) -> GenerationHeader | None:
+        """Run a whole compaction; the header of the new generation, None if it was abandoned. For a thread.
+
+        With a pace it pauses after small steps, until so much has come that the next compaction is due at its end.
+        """
         compaction = self.begin_compaction(source, end_queue_offset, now_ms)
-        while not compaction.step(_STEP_RECORDS):
-            pass
+        enough = max(MIN_DUE_RECORDS, int(self._rows * DUE_RATIO), compaction.end_offset - self.end_offset)
+        while not compaction.step(STEP_RECORDS if pace is not None else _STEP_RECORDS):
+            if pace is not None:
+                if source.end_offset() - compaction.end_offset < enough:
+                    pace.rest()
+                else:
+                    # Slower than the records come: what lies behind it would grow for ever.
+                    pace = None
         return compaction.header
+
+    @property
+    def _rows(self) -> int:
+        header = self._header
+        return header.rows if header is not None else 0
 
     def _switch(self, header: GenerationHeader) -> None:
         generation = Generation.open(generation_directory(self.directory, header.number), header, self._files)

@@ -253,6 +253,11 @@ class Compaction:
         self._forgotten_end = before.header.forgotten_end if before is not None else 0
         self._pieces = self._run()
 
+    @property
+    def end_offset(self) -> int:
+        """Up to which queue offset it goes."""
+        return self._end
+
     def step(self, max_records: int) -> bool:
         """Go on for about `max_records` records; whether it is over. `header` is the new generation's then."""
         with self._mutex:
