@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from amqp_ports import AmqpSite, running_amqp
 from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.queue_reader import ReadyMessages
+from millstream.proxy.amqp.queues import ProxyQueues
 from patience import eventually_blocking
 
 pika = pytest.importorskip("pika")
@@ -83,6 +86,23 @@ def test_a_large_message_drops_as_many_small_ones_as_it_needs_and_no_more(channe
     # Beside the 450 there is room for the 100 of the small ones.
     assert take_all(channel, name) == [*[b"%d" % number for number in range(10, 60)], b"y" * 450]
     publish(channel, name, *[b"x" * 10] * 50, b"y" * 1000)
+    assert take_all(channel, name) == [b"y" * 1000]
+
+
+def test_those_who_drop_at_one_time_drop_no_more_than_one_would(
+    site: AmqpSite, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bounded(channel, **{"max-length-bytes": 1000})
+    queues = site.server.shared.queues
+    with monkeypatch.context() as nobody_drops:
+        nobody_drops.setattr(ProxyQueues, "enforce_length", AsyncMock())
+        publish(channel, name, *[b"x" * 10] * 50, b"y" * 1000)
+    host = site.server.shared.topology.hosts["/"]
+
+    async def drop() -> None:
+        await asyncio.gather(*(queues.enforce_length(host, host.queues[name]) for _ in range(3)))
+
+    site.run(drop())
     assert take_all(channel, name) == [b"y" * 1000]
 
 

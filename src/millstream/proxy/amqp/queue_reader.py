@@ -161,6 +161,8 @@ class QueueAccess:
         """Messages that were taken for consumers of this proxy and that none of them has got."""
         self.held_bytes = 0
         """Bytes of their bodies."""
+        self.dropping = asyncio.Lock()
+        """Held while the oldest messages are measured and dropped: two that did so at a time would drop too many."""
         self._find = find
         self._backend = backend
         self._clock = clock

@@ -177,6 +177,10 @@ class ProxyQueues:
     async def enforce_length(self, host: VirtualHost, queue: AmqpQueue) -> None:
         """Drop the oldest messages of a queue that has more, or more bytes of them, than it may have."""
         access = self.access_of(host.name, queue.name)
+        async with access.dropping:
+            await self._drop_excess(host, queue, access)
+
+    async def _drop_excess(self, host: VirtualHost, queue: AmqpQueue, access: QueueAccess) -> None:
         with_bytes = queue.max_length_bytes is not None
         ready = await access.measure(with_bytes=with_bytes)
         while excess := ready.excess(queue):
