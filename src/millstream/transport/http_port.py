@@ -37,6 +37,7 @@ from millstream.transport.unread_buffer import UnreadBuffer
 from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = [
+    "BODY_AHEAD_BYTES",
     "HEAD_LIMIT_S",
     "HTTP_IDLE_LIMIT_S",
     "HTTP_UNREAD_LIMIT_S",
@@ -81,7 +82,10 @@ bytes is kilobytes."""
 _READ_BYTES: Final = 16 * 1024
 _BODY_AHEAD_BYTES: Final = 8 * 1024
 """Bytes that one read takes at most, where the transport lets itself be told, and bytes of a body that its application
-has not asked for over which no more are read: no budget counts these, and there may be ten thousand connections."""
+has not asked for over which no more are read: there may be ten thousand connections."""
+
+BODY_AHEAD_BYTES: Final = 16 * 1024
+"""Bytes of a body that a port reads ahead of the application, mostly: it counts them with those that it has taken."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
