@@ -39,9 +39,9 @@ class Process:
         self.clock.advance_ms(int(after_s * 1000))
         self.freed.sweep(held_bytes, self.clock.monotonic_s())
 
-    def free_much(self) -> None:
-        """Clients held much, and have gone for long enough."""
-        self.sweep(64 * MIB, 60)
+    def free_much(self, held_bytes: int = 64 * MIB) -> None:
+        """Clients held that much, and have gone for long enough."""
+        self.sweep(held_bytes, 300)
         for _ in range(5):
             self.sweep(0)
 
@@ -99,6 +99,12 @@ def test_work_that_takes_long_is_done_seldom(process: Process) -> None:
 def test_what_lies_in_circles_is_freed_once_much_was_freed(process: Process) -> None:
     process.free_much()
     assert (process.collections, process.trims) == (1, 1)
+
+
+def test_a_busy_server_that_frees_less_again_and_again_searches_for_no_garbage(process: Process) -> None:
+    for _ in range(3):
+        process.free_much(32 * MIB)
+    assert (process.collections, process.trims) == (0, 3)
 
 
 def test_a_search_for_garbage_that_takes_long_comes_seldom_and_memory_is_given_back_all_the_same(
