@@ -92,7 +92,7 @@ def test_work_that_takes_long_is_done_seldom(process: Process) -> None:
     for _ in range(100):
         process.resident = 300 * MIB
         process.sweep(64 * MIB)
-    assert process.spent_s <= 0.02 * 100 + 0.2
+    assert process.spent_s <= 0.05 * 100 + 0.2
     assert process.trims >= 5
 
 
@@ -110,7 +110,7 @@ def test_a_busy_server_that_frees_less_again_and_again_searches_for_no_garbage(p
 def test_a_search_for_garbage_that_takes_long_comes_seldom_and_memory_is_given_back_all_the_same(
     process: Process,
 ) -> None:
-    process.collection_takes_s = 1.0
+    process.collection_takes_s = 4.0
     for _ in range(5):
         process.free_much()
     assert (process.collections, process.trims) == (2, 5)

@@ -227,6 +227,11 @@ class UnreadAnswers:
         # Who has read nothing for longest is the first.
         self._answers: dict[UnreadAnswer, None] = {}
 
+    @property
+    def are_many(self) -> bool:
+        """Whether half of the budget is used: who makes answers makes small ones."""
+        return self.used_bytes > self._total_bytes // 2
+
     def note_unread(self, answer: UnreadAnswer, held_bytes: int, now_s: float) -> bool:
         """Note what a connection has not read; whether it may be served now, or `go_on` says so later."""
         if answer not in self._answers or held_bytes < answer.held_bytes:
