@@ -29,7 +29,7 @@ _GROWTH_BYTES: Final = 32 * 1024 * 1024
 _LOOK_INTERVAL_S: Final = 0.25
 _TRIM_SHARE: Final = 0.05
 _COLLECTION_SHARE: Final = 0.005
-"""Shares of the time that the two kinds of work may take: they stop the event loop. Holes of 200 MiB take 15 ms, a
+"""Shares of the processor time that the two kinds of work may take: they stop the event loop. Holes of 200 MiB take 15 ms, a
 search for garbage 0.3 s with 8,000 sessions."""
 
 _COLLECTION_BYTES: Final = 64 * 1024 * 1024
@@ -59,7 +59,7 @@ def resident_bytes() -> int:
 
 class FreedMemory:
     """Of one process. What clients hold is told by `sweep`; times are of the monotonic clock, in seconds. `timer` says
-    how long the work takes, which bounds how often it is done."""
+    how much processor time the work takes, which bounds how often it is done."""
 
     def __init__(
         self,
