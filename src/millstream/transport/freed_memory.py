@@ -29,8 +29,8 @@ _GROWTH_BYTES: Final = 32 * 1024 * 1024
 _LOOK_INTERVAL_S: Final = 0.25
 _TRIM_SHARE: Final = 0.05
 _COLLECTION_SHARE: Final = 0.005
-"""Shares of the processor time that the two kinds of work may take: they stop the event loop. Holes of 200 MiB take 15 ms, a
-search for garbage 0.3 s with 8,000 sessions."""
+"""Shares of the processor time that the two kinds of work may take: they stop the event loop. Holes of 200 MiB take
+15 ms, a search for garbage 0.3 s with 8,000 sessions."""
 
 _COLLECTION_BYTES: Final = 64 * 1024 * 1024
 """What clients held at least before garbage is searched for: a busy server frees 16 MiB again and again."""
