@@ -19,6 +19,7 @@ from millstream.transport.connection_memory import (
     HalfFrames,
     UnreadAnswers,
 )
+from millstream.transport.freed_memory import FreedMemory
 from millstream.transport.late_answers import LATE_AT_ONCE, LateAnswers
 from millstream.transport.remoting_connection import MAX_UNSIGNED_BYTES, WRITE_HIGH_WATER_BYTES, Connection
 from millstream.transport.remoting_server import RemotingServer
@@ -116,7 +117,7 @@ class Ground:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.given_back = 0
-        self.memory = ConnectionMemory(give_back=self._count)
+        self.memory = ConnectionMemory(freed=FreedMemory(trim=self._count, collect=lambda: None, resident=lambda: 0))
         self.memory.frames = HalfFrames(16 * MIB, 16 * MIB)
         self.memory.unsigned_frames = HalfFrames(4 * MIB, 4 * MIB)
         self.memory.answers = UnreadAnswers(24 * MIB)

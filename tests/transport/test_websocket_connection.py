@@ -13,7 +13,7 @@ import pytest
 
 from certificates import identity_in, needs_openssl, trusting
 from millstream.model.clock import ManualClock
-from millstream.protocol.websocket import CloseCode
+from millstream.protocol.websocket import CloseCode, Opcode, encode_frame
 from millstream.security.tls import TlsMode
 from millstream.transport.connection_memory import FRAME_LIMIT_S
 from millstream.transport.http_port import WEBSOCKET_EXTENSION, AsgiPort
@@ -252,3 +252,30 @@ async def test_half_a_message_is_freed_with_its_connection_and_not_later_with_th
     peer.writer.transport.abort()
     await eventually(lambda: not ground.port.connections)
     assert ground.echo.sockets[0]._messages.held_bytes == 0
+
+
+class WrittenDown(asyncio.Transport):
+    """A transport that keeps what it is given as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes | bytearray | memoryview] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_a_large_message_is_written_without_a_copy_of_it(ground: Ground) -> None:
+    transport = WrittenDown()
+    connection = WebSocketConnection(ground.port, transport, "somebody")
+    small, large = b"x" * 1000, b"y" * 200_000
+    await connection.send(small)
+    await connection.send(large)
+    assert transport.written[0] == encode_frame(Opcode.TEXT, small)
+    assert b"".join(transport.written[1:]) == encode_frame(Opcode.TEXT, large)
+    last = transport.written[-1]
+    assert isinstance(last, memoryview)
+    assert last.obj is large

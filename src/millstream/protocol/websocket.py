@@ -29,6 +29,7 @@ __all__ = [
     "check_handshake",
     "encode_close",
     "encode_frame",
+    "encode_head",
 ]
 
 MAX_CONTROL_BYTES: Final = 125
@@ -294,14 +295,16 @@ class TextMessages:
 
 def encode_frame(opcode: Opcode, data: bytes) -> bytes:
     """A frame that is a whole message."""
-    size = len(data)
+    return encode_head(opcode, len(data)) + data
+
+
+def encode_head(opcode: Opcode, size: int) -> bytes:
+    """What goes before so many bytes that are a whole message."""
     if size <= MAX_CONTROL_BYTES:
-        head = bytes((0x80 | opcode, size))
-    elif size <= 0xFFFF:
-        head = bytes((0x80 | opcode, _TWO_BYTES)) + size.to_bytes(2, "big")
-    else:
-        head = bytes((0x80 | opcode, _EIGHT_BYTES)) + size.to_bytes(8, "big")
-    return head + data
+        return bytes((0x80 | opcode, size))
+    if size <= 0xFFFF:
+        return bytes((0x80 | opcode, _TWO_BYTES)) + size.to_bytes(2, "big")
+    return bytes((0x80 | opcode, _EIGHT_BYTES)) + size.to_bytes(8, "big")
 
 
 def encode_close(code: CloseCode, words: str = "") -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.errors import ConnectionFailed
+from millstream.transport.freed_memory import FreedMemory
 from millstream.transport.late_answers import LateAnswers
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "HalfFrames",
     "UnreadAnswer",
     "UnreadAnswers",
-    "give_back_freed_memory",
 ]
 
 
@@ -228,6 +227,11 @@ class UnreadAnswers:
         # Who has read nothing for longest is the first.
         self._answers: dict[UnreadAnswer, None] = {}
 
+    @property
+    def are_many(self) -> bool:
+        """Whether half of the budget is used: who makes answers makes small ones."""
+        return self.used_bytes > self._total_bytes // 2
+
     def note_unread(self, answer: UnreadAnswer, held_bytes: int, now_s: float) -> bool:
         """Note what a connection has not read; whether it may be served now, or `go_on` says so later."""
         if answer not in self._answers or held_bytes < answer.held_bytes:
@@ -308,32 +312,18 @@ class UnreadAnswers:
 SWEEP_INTERVAL_S: Final = 1.0
 """How often the server looks for frames and answers whose time is over."""
 
-_MUCH_BYTES: Final = 16 * 1024 * 1024
-_QUIET_S: Final = 3.0
-_GIVE_BACK_INTERVAL_S: Final = 20.0
-
-
-def give_back_freed_memory() -> None:
-    """Let the C library give freed memory back to the system; nothing where it cannot. Takes about 0.1 s a GiB."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
 
 class ConnectionMemory:
-    """`give_back` is called some seconds after much memory was freed. Times are of the monotonic clock, in seconds."""
+    """`freed` gives memory back that is free. Times are of the monotonic clock, in seconds."""
 
-    def __init__(self, *, give_back: Callable[[], None] = give_back_freed_memory) -> None:
+    def __init__(self, *, freed: FreedMemory | None = None) -> None:
         self.frames = HalfFrames()
         self.unsigned_frames = HalfFrames(UNSIGNED_BUDGET_BYTES, UNSIGNED_AHEAD_BYTES)
         """Those of the connections that have not signed a request yet, where access control is on."""
         self.answers = UnreadAnswers()
         self.late_answers = LateAnswers()
-        self._give_back = give_back
+        self._freed = freed or FreedMemory()
         self._others: list[Callable[[], int]] = []
-        self._most_bytes = 0
-        self._less_since_s: float | None = None
-        self._may_give_back_s = 0.0
 
     @property
     def used_bytes(self) -> int:
@@ -347,18 +337,11 @@ class ConnectionMemory:
     def sweep(self, now_s: float) -> None:
         """End what takes too long; to be called every `SWEEP_INTERVAL_S`."""
         # Before: what is freed here was there.
-        self._most_bytes = max(self._most_bytes, self._all_bytes())
+        self._freed.note_held(self._all_bytes())
         self.frames.sweep(now_s)
         self.unsigned_frames.sweep(now_s)
         self.answers.sweep(now_s)
-        if self._most_bytes < _MUCH_BYTES or self._all_bytes() > self._most_bytes // 4:
-            self._less_since_s = None
-        elif self._less_since_s is None:
-            self._less_since_s = now_s
-        elif now_s - self._less_since_s >= _QUIET_S and now_s >= self._may_give_back_s:
-            self._may_give_back_s = now_s + _GIVE_BACK_INTERVAL_S
-            self._most_bytes, self._less_since_s = self._all_bytes(), None
-            self._give_back()
+        self._freed.sweep(self._all_bytes(), now_s)
 
     def _all_bytes(self) -> int:
         return self.used_bytes + sum([held_bytes() for held_bytes in self._others])

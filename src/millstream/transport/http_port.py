@@ -44,6 +44,7 @@ __all__ = [
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
     "MAX_PIPELINED_REQUESTS",
+    "READ_AHEAD_BYTES",
     "WEBSOCKET_EXTENSION",
     "AsgiPort",
 ]
@@ -81,7 +82,10 @@ bytes is kilobytes."""
 _READ_BYTES: Final = 16 * 1024
 _BODY_AHEAD_BYTES: Final = 8 * 1024
 """Bytes that one read takes at most, where the transport lets itself be told, and bytes of a body that its application
-has not asked for over which no more are read: no budget counts these, and there may be ten thousand connections."""
+has not asked for over which no more are read: there may be ten thousand connections."""
+
+READ_AHEAD_BYTES: Final = 16 * 1024
+"""Bytes of a body that a port reads ahead of the application, mostly: it counts them with those that it has taken."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""

@@ -12,7 +12,15 @@ from typing import Final, Protocol
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed
-from millstream.protocol.websocket import CloseCode, FrameRefused, Opcode, TextMessages, encode_close, encode_frame
+from millstream.protocol.websocket import (
+    CloseCode,
+    FrameRefused,
+    Opcode,
+    TextMessages,
+    encode_close,
+    encode_frame,
+    encode_head,
+)
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.unread_buffer import UnreadBuffer
@@ -52,6 +60,9 @@ CLOSE_LIMIT_S: Final = 2.0
 _PIECE_BYTES: Final = 4 * 1024
 """Bytes of a client that are taken in one turn of the event loop: they may be frames of six bytes. No more are read
 at a time, where the transport lets itself be told: what is read and not taken is in no budget."""
+
+_JOINED_BYTES: Final = 64 * 1024
+"""Bytes of a message up to which its frame is one write."""
 
 
 class WebSocketPort(Protocol):
@@ -116,7 +127,7 @@ class WebSocketConnection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Send a message; returns once the connection's buffer has room again. ConnectionError once it is closed."""
         if self.is_open:
-            self.transport.write(encode_frame(Opcode.TEXT, data))
+            self._write_frame(data)
         # The frame is the transport's: one copy is enough while the client does not read.
         del data
         await self._has_room.wait()
@@ -230,6 +241,15 @@ class WebSocketConnection(asyncio.Protocol):
         self._port.remove(self)
 
     # inside
+
+    def _write_frame(self, data: bytes) -> None:
+        """Write a message. A large one is not copied into a frame, nor what is left of it when a part was sent: each
+        copy of it would be megabytes, for a moment, and for many connections at once."""
+        if len(data) <= _JOINED_BYTES:
+            self.transport.write(encode_frame(Opcode.TEXT, data))
+            return
+        self.transport.write(encode_head(Opcode.TEXT, len(data)))
+        self.transport.write(memoryview(data))
 
     def _refuse_frame(self, error: FrameRefused) -> None:
         """What follows a bad frame has no meaning. It is read all the same for a while: bytes that nobody reads would

@@ -113,6 +113,18 @@ def test_a_consumer_that_reads_nothing_takes_no_memory_of_the_server(site: AmqpS
             found += len(payload) if kind == 3 else 0
 
 
+def test_half_messages_of_few_kilobytes_count_in_the_memory_of_all_connections(site: AmqpSite) -> None:
+    size = 20_000
+    whole = publication(1, b"x" * size, exchange="", key="half")
+    with RawClient(site) as one, RawClient(site) as other:
+        one.send(whole[:-100])
+        other.send(whole[:-100])
+        eventually_blocking(lambda: site.server.memory.frames.used_bytes >= 2 * (size - 100))
+        one.send(whole[-100:])
+        eventually_blocking(lambda: site.server.memory.frames.used_bytes <= size + 100)
+    eventually_blocking(lambda: site.server.memory.frames.used_bytes == 0)
+
+
 def test_the_channel_of_a_failed_method_can_be_opened_again(site: AmqpSite) -> None:
     with RawClient(site) as client:
         for _ in range(2):

@@ -13,6 +13,7 @@ from http_ground import HttpGround
 from millstream.model.operations import PoppedMessage
 from millstream.proxy.http.topic_tail import MAX_TAIL_BYTES
 from millstream.proxy.http.websocket_session import WebSocketSession
+from millstream.transport.connection_memory import ANSWER_BUDGET_BYTES, UnreadAnswer
 from patience import eventually, within_patience
 from websocket_peer import Closed, WebSocketPeer, client_frame, handshake
 
@@ -140,6 +141,23 @@ async def test_messages_that_lie_in_a_full_buffer_are_not_kept_beside_it(ground:
         await eventually(lambda: any(one.unread.since_s is not None for one in ground.server._port._connections))
         assert not [one for one in gc.get_objects() if isinstance(one, PoppedMessage)]
     await nothing_is_left(ground)
+
+
+@pytest.mark.parametrize("is_much", [False, True])
+async def test_while_clients_leave_much_unread_messages_come_one_at_a_time(memory: HttpGround, is_much: bool) -> None:
+    for number in range(8):
+        await memory.post(str(number))
+    answers = memory.server._port.memory.answers
+    unread = UnreadAnswer(lambda: ANSWER_BUDGET_BYTES, lambda: None, lambda _error: None)
+    answers.note_unread(unread, ANSWER_BUDGET_BYTES // 2 + is_much, 0.0)
+    peer = await WebSocketPeer.open(memory.port, PATH)
+    counts = []
+    while sum(counts) < 8:
+        counts.append(len((await peer.receive())["messages"]))
+    assert (max(counts) == 1) is is_much
+    answers.end(unread)
+    await peer.close()
+    await nothing_is_left(memory)
 
 
 async def test_a_websocket_that_ends_while_it_waits_for_messages_leaves_no_circles_of_objects(

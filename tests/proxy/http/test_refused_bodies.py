@@ -13,6 +13,7 @@ from millstream.model.errors import ConnectionFailed
 from millstream.model.message import Address
 from millstream.proxy.http.request import HttpRequest, QueryParameters
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrames
+from millstream.transport.http_port import READ_AHEAD_BYTES
 
 _SIZE = 100_000
 
@@ -48,3 +49,29 @@ async def test_a_body_that_is_given_up_is_freed_with_its_refusal() -> None:
         assert after == before
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("headers", "ahead_bytes"),
+    [
+        ({"content-length": str(4 * _SIZE)}, READ_AHEAD_BYTES),
+        ({"content-length": str(_SIZE + 10)}, 10),
+        ({"transfer-encoding": "chunked"}, READ_AHEAD_BYTES),
+    ],
+)
+async def test_what_the_port_reads_ahead_of_a_body_counts_with_it(headers: dict[str, str], ahead_bytes: int) -> None:
+    bounds = Bounds()
+    counted: list[int] = []
+
+    async def receive() -> Any:
+        counted.append(bounds.memory.used_bytes)
+        is_over = len(counted) == 2
+        return {"type": "http.request", "body": b"" if is_over else bytes(_SIZE), "more_body": not is_over}
+
+    async def send(_message: Any) -> None:
+        raise AssertionError("nothing is answered here")
+
+    request = HttpRequest("POST", headers, QueryParameters({}), Address("127.0.0.1", 1), receive, send, is_read=False)
+    await request.body(bounds)
+    assert counted == [0, _SIZE + ahead_bytes]
+    assert bounds.memory.used_bytes == 0

@@ -15,7 +15,7 @@ from millstream.model.message import Address
 from millstream.protocol.amqp.connection import AmqpCore, AmqpLimits
 from millstream.protocol.amqp.reply_codes import ConnectionFailure, ReplyCode
 from millstream.proxy.amqp.session import AmqpSession, AmqpShared
-from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
+from millstream.transport.connection_memory import SMALL_BYTES, ConnectionMemory, HalfFrame, UnreadAnswer
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = ["CLOSE_LIMIT_S", "WRITE_HIGH_WATER_BYTES", "AmqpConnection", "AmqpPort"]
@@ -28,7 +28,9 @@ WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 CLOSE_LIMIT_S: Final = 2.0
 """Seconds that a client has to answer a close before its connection is cut off."""
 
-_HALF_BYTES: Final = 64 * 1024
+_HALF_BYTES: Final = 8 * 1024
+"""Bytes of what is not whole from which on it counts in the budget of all connections; most chunks end within some
+message of less, and thousands of connections may have no more."""
 
 
 class AmqpPort(Protocol):
@@ -177,7 +179,7 @@ class AmqpConnection(asyncio.Protocol):
         held_bytes = self.core.held_bytes
         if held_bytes >= _HALF_BYTES:
             begins, self._is_half = not self._is_half, True
-            missing_bytes = max(self.core.missing_bytes, _HALF_BYTES)
+            missing_bytes = max(self.core.missing_bytes, SMALL_BYTES)
             may_go_on = self._port.memory.frames.note_bytes(self._half, held_bytes, missing_bytes, now_s, begins=begins)
             if not may_go_on:
                 self._pause_reading()

@@ -20,7 +20,7 @@ from millstream.model.sql_filter import parse_filter
 from millstream.proxy.grpc.namespace import NAMESPACE_HEADER, NO_NAMESPACE, Namespace
 from millstream.proxy.http.answer import Receive, Send
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
-from millstream.transport.http_port import WEBSOCKET_EXTENSION
+from millstream.transport.http_port import READ_AHEAD_BYTES, WEBSOCKET_EXTENSION
 from millstream.transport.websocket_connection import WebSocketConnection
 
 __all__ = [
@@ -220,8 +220,10 @@ async def _whole_body(request: HttpRequest, begin: bytes, length: int, bounds: B
     try:
         while not is_over:
             missing_bytes = max(length - size_bytes, 0)
+            # What the port reads ahead is there as well.
+            held_bytes = size_bytes + (min(missing_bytes, READ_AHEAD_BYTES) if length else READ_AHEAD_BYTES)
             may_go_on.clear()
-            if not memory.frames.note_bytes(half, size_bytes, missing_bytes, clock.monotonic_s(), begins=is_first):
+            if not memory.frames.note_bytes(half, held_bytes, missing_bytes, clock.monotonic_s(), begins=is_first):
                 await may_go_on.wait()
             if refusal:
                 raise refusal[0]

@@ -125,7 +125,7 @@ class WebSocketSession:
                 continue
             try:
                 # Without a name here: what is handed over must not last as long as the wait for more.
-                await self._hand_over(await self._receive(min(room, MAX_RECEIVE_MESSAGES)))
+                await self._hand_over(await self._receive(min(room, self._most_at_once)))
             except MillstreamError as error:
                 if error.name not in _PATIENT:
                     raise
@@ -133,6 +133,12 @@ class WebSocketSession:
                 continue
             # A receive that is not to wait any more comes back at once.
             await asyncio.sleep(0)
+
+    @property
+    def _most_at_once(self) -> int:
+        """One message at a time while clients leave much unread: what is being made of messages is in no budget, and
+        several times as large as they are."""
+        return 1 if self._service.memory.answers.are_many else MAX_RECEIVE_MESSAGES
 
     async def _wait_for_room(self) -> None:
         left_s = self._in_flight.next_end_s() - self._clock.monotonic_s()
