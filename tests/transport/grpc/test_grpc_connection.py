@@ -15,6 +15,7 @@ from millstream.protocol.grpc.framing import PREFIX, GrpcStatus
 from millstream.protocol.http2.connection import MAX_HEADER_BLOCK_BYTES, Http2Limits
 from millstream.protocol.http2.frames import GOAWAY, PING, RST_STREAM, ErrorCode, SettingId
 from millstream.transport.connection_memory import FRAME_LIMIT_S, ConnectionMemory
+from millstream.transport.freed_memory import FreedMemory
 from millstream.transport.grpc.call import STREAM_HIGH_WATER_BYTES, WRITE_HIGH_WATER_BYTES
 from millstream.transport.grpc.connection import GRANT_BYTES, MAX_REQUEST_BYTES
 from millstream.transport.grpc.deadlines import TICK_S
@@ -33,7 +34,7 @@ class Ground:
         self.clock = ManualClock()
         # A monotonic clock of 0 would be taken for none.
         self.clock.advance_ms(1_000_000)
-        self.memory = ConnectionMemory(give_back=lambda: None)
+        self.memory = ConnectionMemory(freed=FreedMemory(trim=lambda: None, collect=lambda: None))
         self.port, self.service = port_of(self.clock, self.memory, **options)
         self.wire = Wire(self.port)
 

@@ -23,6 +23,7 @@ from certificates import identity_in, needs_openssl
 from millstream.protocol.http2.connection import Http2Limits
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.transport.connection_memory import ConnectionMemory
+from millstream.transport.freed_memory import FreedMemory
 from millstream.transport.grpc.connection import MAX_REQUEST_BYTES
 from patience import eventually, within_patience
 
@@ -123,7 +124,7 @@ class TestCalls:
 
 class TestSlowReaders:
     async def test_a_client_that_does_not_read_holds_little_and_others_are_served(self) -> None:
-        memory = ConnectionMemory(give_back=lambda: None)
+        memory = ConnectionMemory(freed=FreedMemory(trim=lambda: None, collect=lambda: None))
         async with serving(memory=memory) as (port_, service, port):
             lazy = await Http2Connection.open(f"127.0.0.1:{port}", reads=False)
             lazy.begin(1, request_headers("/t.Echo/Download", timeout=b"100S"))

@@ -11,6 +11,7 @@ from example_counts import scaled
 from millstream.model.clock import ManualClock
 from millstream.protocol.http2.frames import PREFACE
 from millstream.transport.connection_memory import ConnectionMemory
+from millstream.transport.freed_memory import FreedMemory
 
 SEED = 20260
 INPUTS = 300
@@ -37,7 +38,7 @@ def test_the_core_takes_mutated_traffic_within_its_limits(recorded: list[list[by
 
 
 async def test_the_port_takes_mutated_traffic_and_nothing_is_left(recorded: list[list[bytes]]) -> None:
-    clock, memory = ManualClock(), ConnectionMemory(give_back=lambda: None)
+    clock, memory = ManualClock(), ConnectionMemory(freed=FreedMemory(trim=lambda: None, collect=lambda: None))
     clock.advance_ms(1_000_000)
     port, service = port_of(clock, memory)
     served = 0
