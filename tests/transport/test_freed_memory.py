@@ -118,10 +118,9 @@ def test_a_search_for_garbage_that_takes_long_comes_seldom_and_memory_is_given_b
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="a C library that gives nothing back")
 def test_the_holes_between_buffers_go_back_to_the_system() -> None:
-    before = resident_bytes()
     buffers = [bytearray(b"x" * 100_000) for _ in range(2_000)]
-    full = resident_bytes() - before
+    # Half of 190 MiB are free then, between those that are not.
     del buffers[::2]
+    before = resident_bytes()
     trim_heaps()
-    assert full > 150 * MIB
-    assert resident_bytes() - before < 0.7 * full
+    assert resident_bytes() < before - 50 * MIB
