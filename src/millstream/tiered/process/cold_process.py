@@ -45,6 +45,7 @@ from millstream.tiered.process.orders import (
     WorkRefused,
     encode_head,
 )
+from millstream.tiered.process.short_turns import ask_for_short_turns
 
 __all__ = ["ColdProcess"]
 
@@ -247,6 +248,8 @@ class ColdProcess:
         return run
 
     def _listen(self, run: _Run) -> None:
+        # The event loop shares processors with the process from now on.
+        ask_for_short_turns()
         self._loop.add_reader(run.socket, self._receive, run)
         self._loop.call_later(self._idle_s, self._look_whether_idle, run)
 
