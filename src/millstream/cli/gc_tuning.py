@@ -8,6 +8,7 @@ while these connected.
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Final
 
 __all__ = ["SERVING_THRESHOLDS", "STARTING_THRESHOLD", "freeze_gc", "relax_gc", "restore_gc"]
@@ -15,10 +16,11 @@ __all__ = ["SERVING_THRESHOLDS", "STARTING_THRESHOLD", "freeze_gc", "relax_gc", 
 STARTING_THRESHOLD: Final = 200_000
 """New objects between two looks for garbage during a start; with Python's 700 those are an eighth of it."""
 
-SERVING_THRESHOLDS: Final = (25_000, -1, 80)
+SERVING_THRESHOLDS: Final = (25_000, -1 if sys.version_info < (3, 14) else 10, 80)
 """Of a server: new objects between two looks at them, which take some 5 ms, and looks until one is at all objects. So 2
 million objects, some 200 MB, may be garbage in cycles before all are looked at. With -1 no look is at the young ones
-alone: what stays, as all that belongs to a client that connects, would be looked at again by the next one."""
+alone: what stays, as all that belongs to a client that connects, would be looked at again by the next one. From Python
+3.14 on the second number means something else."""
 
 _usual = gc.get_threshold()
 
