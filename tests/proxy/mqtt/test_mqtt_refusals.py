@@ -30,11 +30,10 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt import handlers as handlers_module
 from millstream.proxy.mqtt import session as session_module
-from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S
 from millstream.proxy.mqtt.connection import MAX_RECEIVE
 from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES
 from millstream.proxy.mqtt.server import CONNECT_LIMIT_S, MqttServer
-from millstream.proxy.mqtt.session import MAX_INFLIGHT, MAX_SESSION_SUBSCRIPTIONS
+from millstream.proxy.mqtt.session import MAX_INFLIGHT, MAX_SESSION_EXPIRY_S, MAX_SESSION_SUBSCRIPTIONS
 from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.telemetry.metrics import MetricsPage

@@ -13,10 +13,10 @@ from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, Prope
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
 from millstream.proxy.mqtt.authentication import PendingAuthentication
-from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S, ConnectRefused
 from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_TOPIC_ALIASES, MqttConnection
+from millstream.proxy.mqtt.refusal_reasons import ConnectRefused
 from millstream.proxy.mqtt.services import MqttServices
-from millstream.proxy.mqtt.session import MAX_INFLIGHT
+from millstream.proxy.mqtt.session import MAX_INFLIGHT, MAX_SESSION_EXPIRY_S
 from millstream.proxy.mqtt.sessions import SessionTable
 from millstream.proxy.mqtt.shared_deliveries import finish_shared
 from millstream.security.scram import SCRAM_SHA_256

@@ -1,4 +1,4 @@
-"""Maps refusals by brokers to MQTT reason codes."""
+"""The reasons of MQTT for refusals: of a CONNECT, and of what brokers refuse."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from millstream.model.errors import AccessRefused, ConnectionFailed, MillstreamE
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 
-__all__ = ["reason_of"]
+__all__ = ["ConnectRefused", "reason_of"]
 
 _TOPIC_REASONS: Final = frozenset(("TOPIC_NOT_FOUND", "ILLEGAL_TOPIC", "FORBIDDEN"))
 _TOO_LARGE: Final = frozenset(("BODY_TOO_LARGE", "PROPERTIES_TOO_LARGE"))
+
+
+class ConnectRefused(AccessRefused):
+    """A CONNECT that is answered with `reason`."""
+
+    def __init__(self, reason: ReasonCode, message: str) -> None:
+        super().__init__("MQTT_CONNECT", message)
+        self.reason = reason
 
 
 def reason_of(error: MillstreamError) -> ReasonCode:

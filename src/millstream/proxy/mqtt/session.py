@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.operations import PoppedMessage
-from millstream.protocol.mqtt.packet_types import PacketType
-from millstream.protocol.mqtt.packets import Acknowledgement, Will
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
+from millstream.protocol.mqtt.packets import Acknowledgement, Connect, Will
+from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
 from millstream.protocol.mqtt.windows import OutgoingWindow
@@ -30,8 +31,10 @@ __all__ = [
     "MAX_PENDING",
     "MAX_PENDING_BYTES",
     "MAX_QUEUE_PACKET_ID",
+    "MAX_SESSION_EXPIRY_S",
     "MAX_SESSION_SUBSCRIPTIONS",
     "MqttSession",
+    "session_expiry_s",
 ]
 
 MAX_INFLIGHT: Final = 100
@@ -50,6 +53,9 @@ MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
 
 MAX_SESSION_SUBSCRIPTIONS: Final = 1200
 """Subscriptions of one session at most."""
+
+MAX_SESSION_EXPIRY_S: Final = 7 * 24 * 3600
+"""Seconds that a session lives on without a connection at most; CONNACK says so."""
 
 
 class _Delivery(NamedTuple):
@@ -371,6 +377,13 @@ class MqttSession:
         )
         if not sent:
             self.window.abandon(packet_id)
+
+
+def session_expiry_s(connect: Connect) -> int:
+    """How long the session lives on without a connection, as the client wants it and the server allows."""
+    if connect.version is not ProtocolVersion.V5:
+        return 0 if connect.clean_start else MAX_SESSION_EXPIRY_S
+    return min(connect.properties.number(PropertyId.SESSION_EXPIRY_INTERVAL, 0), MAX_SESSION_EXPIRY_S)
 
 
 def _is_too_late(popped: PoppedMessage, message: ApplicationMessage) -> bool:

@@ -21,13 +21,13 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import parse_shared_filter
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.client_link import ClientLink
-from millstream.proxy.mqtt.connect_refusal import ConnectRefused, session_expiry_s
 from millstream.proxy.mqtt.connection import MAX_RECEIVE, MqttConnection
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
+from millstream.proxy.mqtt.refusal_reasons import ConnectRefused
 from millstream.proxy.mqtt.services import MqttServices
-from millstream.proxy.mqtt.session import MqttSession
+from millstream.proxy.mqtt.session import MqttSession, session_expiry_s
 from millstream.proxy.mqtt.session_records import (
     StoredPacketIds,
     StoredSession,
