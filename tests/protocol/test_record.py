@@ -29,6 +29,7 @@ from millstream.protocol.record import (
     outline_record,
     outline_records,
     split_record,
+    split_state,
     store_timestamp_ms,
     verify_record,
 )
@@ -108,6 +109,15 @@ def test_the_outline_says_what_the_whole_record_says(message: OutgoingMessage, p
     for name in ("topic", "queue_id", "queue_offset", "log_offset", "store_timestamp_ms", "tag"):
         assert getattr(outline, name) == getattr(whole, name)
     assert store_timestamp_ms(record) == whole.store_timestamp_ms
+
+
+@given(message=MESSAGES, place=PLACES)
+def test_the_few_parts_that_state_has_are_those_of_all_parts(
+    message: OutgoingMessage, place: dict[str, object]
+) -> None:
+    record = memoryview(encode_record(message, **place))  # type: ignore[arg-type]
+    parts = split_record(record)
+    assert split_state(record) == (parts.queue_offset, parts.body, parts.properties)
 
 
 @given(message=MESSAGES, place=PLACES)

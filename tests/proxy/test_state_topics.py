@@ -141,6 +141,19 @@ async def test_a_broker_that_was_away_has_cost_nothing(state: StateTopic, shelf:
     assert table == {"k": b"3"}
 
 
+async def test_a_listener_that_fails_at_one_record_misses_none_of_those_that_came_with_it(
+    state: StateTopic, table: Table
+) -> None:
+    def refuse(key: str, value: bytes | None, offset: int) -> None:
+        if key == "bad":
+            raise ZeroDivisionError
+
+    state.listen(refuse)
+    offsets = await asyncio.gather(*(state.put(key, b"1") for key in ("a", "b", "bad", "c", "d")))
+    await state.reach(max(offsets))
+    assert set(table) == {"a", "b", "bad", "c", "d"}
+
+
 async def test_a_broker_that_the_nameservers_forgot_still_has_the_topic(
     state: StateTopic, shelf: Shelf, table: Table
 ) -> None:

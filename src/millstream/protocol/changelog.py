@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from millstream.protocol.record import RecordParts, split_record
+from millstream.protocol.record import RecordParts, split_state
 
 __all__ = ["Change", "ChangelogDecoder", "KeyOf", "key_of_record"]
 
@@ -39,13 +39,13 @@ class ChangelogDecoder:
     def changes(self, records: Iterable[memoryview]) -> Iterator[Change]:
         """The changes of whole, verified records in the order of their offsets. Records without a key are none."""
         for record in records:
-            parts = split_record(record)
-            if parts.queue_offset < self.next_offset:
+            queue_offset, body, properties = split_state(record)
+            if queue_offset < self.next_offset:
                 continue
-            self.next_offset = parts.queue_offset + 1
-            key = key_of_record(parts)
-            if key is not None:
-                yield Change(key, parts.body if len(parts.body) else None, parts.queue_offset)
+            self.next_offset = queue_offset + 1
+            found = _KEYS.search(properties)
+            if found:
+                yield Change(found[1], body if len(body) else None, queue_offset)
 
     def pass_to(self, next_offset: int) -> None:
         """Go on at `next_offset`, if that is further on: there is nothing before it any more."""

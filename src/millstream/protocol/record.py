@@ -52,6 +52,7 @@ __all__ = [
     "place_record",
     "possible_records",
     "split_record",
+    "split_state",
     "store_timestamp_ms",
     "system_flag_of",
     "unpack_host",
@@ -90,6 +91,8 @@ MIN_RECORD_BYTES = HEAD.size + HOST_BYTES + 8 + HOST_BYTES + _TAIL.size + 1 + 1 
 _UNUSUAL = HOST_FLAGS | int(SystemFlag.COMPRESSED)
 _BODY_HEAD = struct.Struct(">36xi44xi")
 """System flag and size of the body, where both hosts are IPv4; the body follows."""
+_STATE_HEAD = struct.Struct(">4xi12xq8xi44xi")
+"""The same, with the magic number and the queue offset before them."""
 
 _IPV4: Final = fixed_part(HOST_BYTES, HOST_BYTES).layout
 
@@ -318,6 +321,17 @@ def split_record(record: memoryview) -> RecordParts:
     return RecordParts(
         queue_id, queue_offset, system_flag, born_ms, stored_ms, record[position:end], record[properties:]
     )
+
+
+def split_state(record: memoryview) -> tuple[int, memoryview, memoryview]:
+    """Queue offset, body and properties of a whole record that a server has verified, at half the cost of all parts:
+    whoever follows the state of many others reads nothing else."""
+    magic, queue_offset, system_flag, body_bytes = _STATE_HEAD.unpack_from(record)
+    if magic != MAGIC_V1 or system_flag & HOST_FLAGS:
+        parts = split_record(record)
+        return parts.queue_offset, parts.body, parts.properties
+    end = _STATE_HEAD.size + body_bytes
+    return queue_offset, record[_STATE_HEAD.size : end], record[end + record[end] + 3 :]
 
 
 def bodies_of(records: Iterable[memoryview]) -> list[memoryview | None]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeVar
@@ -62,12 +61,6 @@ StateChanged = Callable[[str, bytes | None, int], None]
 """Called with a key, its new value (None: it is gone) and the offset of the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    apply: StateChanged
-    forget: Callable[[], None]
-
-
 class StateTopic:
     """One state topic (`model.state_topics`), from `start` to `close`; all from one event loop.
 
@@ -83,7 +76,8 @@ class StateTopic:
         self._broker_name = broker_name
         self._clock = clock or SystemClock()
         self._last_place = ""
-        self._listeners: list[_Listener] = []
+        self._applying: list[StateChanged] = []
+        self._forgetting: list[Callable[[], None]] = []
         self._changelog = ChangelogDecoder()
         self._end: int | None = None
         self._snapshot = asyncio.Event()
@@ -102,7 +96,9 @@ class StateTopic:
         `forget` is called where all of it comes again from the beginning: after the topic was rebuilt, its broker
         lost records, or none was heard of for so long that a deletion may have been missed.
         """
-        self._listeners.append(_Listener(apply, forget or _nothing))
+        self._applying.append(apply)
+        if forget is not None:
+            self._forgetting.append(forget)
 
     @property
     def next_offset(self) -> int:
@@ -240,11 +236,12 @@ class StateTopic:
             return
         if self._end is None:
             self._end = result.max_offset
-        for change in _changes(self._changelog, result):
-            value = None if change.value is None else bytes(change.value)
-            key = change.key.decode()
-            for listener in self._listeners:
-                listener.apply(key, value, change.queue_offset)
+        applying = self._applying
+        for key_bytes, value_view, offset in _changes(self._changelog, result):
+            value = None if value_view is None else bytes(value_view)
+            key = key_bytes.decode()
+            for apply in applying:
+                apply(key, value, offset)
         self._changelog.pass_to(result.next_offset)
         self._note_seen()
         # The next read of a long queue may be answered without a wait, and others want their turn.
@@ -270,8 +267,8 @@ class StateTopic:
         _log.warning("All of %s is read again: %s.", self.topic, why)
         self._changelog = ChangelogDecoder()
         self._end = None
-        for listener in self._listeners:
-            listener.forget()
+        for forget in self._forgetting:
+            forget()
         while self._awaited:
             _succeed(heappop(self._awaited)[2], None)
 
@@ -282,12 +279,8 @@ class StateTopic:
         self._failure = said
 
 
-def _changes(changelog: ChangelogDecoder, result: PullResult) -> list[Change]:
-    return list(changelog.changes(memoryview(record) for record in result.records))
-
-
-def _nothing() -> None:
-    """For listeners that need not forget."""
+def _changes(changelog: ChangelogDecoder, result: PullResult) -> Iterator[Change]:
+    return changelog.changes(map(memoryview, result.records))
 
 
 def _succeed(future: asyncio.Future[_T], value: _T) -> None:

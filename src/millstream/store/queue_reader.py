@@ -199,16 +199,19 @@ class QueueReader:
             return None
         return self.cold.read_run(topic, queue_id, queue_offset, queue.min_offset, max_count, max_bytes)
 
-    def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
-        """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or
-        elsewhere than in the segment of the first."""
+    def read_all(self, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
+        """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged, was
+        compacted, or is elsewhere than in the segment of the first."""
         if not entries:
             return None
         if isinstance(entries[0], ColdEntry):
             cold = [entry.record for entry in entries if isinstance(entry, ColdEntry)]
             return cold if len(cold) == len(entries) else None
+        if isinstance(entries[0], CompactedEntry):
+            return None
+        # What comes behind an entry of the log is in the log: a generation has the beginning of a queue.
         found = self._segment_view(entries[0].log_offset)
-        if found is None or self._compacted.find(topic, queue_id) is not None:
+        if found is None:
             return None
         view, start = found
         records = []

@@ -6,12 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from broker_bench import SMALL_STORE, Bench, bodies, open_bench
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.light_queues import dispatcher
 from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
 from millstream.model.state_topics import ROUTES_TOPIC
+from millstream.protocol.route_records import RouteRecord, decode_route
 from millstream.store.message_store import MessageStore
 from patience import eventually
 
@@ -49,6 +52,23 @@ async def test_a_promoted_replica_dispatches_by_the_routes_of_its_log(tmp_path: 
         assert bodies(await promoted.pop(GROUP, topic=SESSION)) == ["before", "after"]
     finally:
         await broker.close()
+
+
+async def test_a_route_is_read_once_to_be_checked_and_to_be_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def count_reads(key: str, body: bytes) -> RouteRecord:
+        reads.append(key)
+        return decode_route(key, body)
+
+    monkeypatch.setattr(dispatcher, "decode_route", count_reads)
+    async with open_bench(tmp_path) as bench:
+        written = routes(3)
+        await bench.broker.delivery.store_state(written)
+        assert reads == [message.properties["KEYS"] for message in written]
+        assert bench.broker._dispatcher.table.binding_count == 3
 
 
 async def test_routes_that_no_replica_had_count_once_they_are_confirmed(tmp_path: Path) -> None:

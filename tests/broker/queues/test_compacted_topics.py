@@ -72,6 +72,20 @@ async def test_pulls_pass_over_what_compaction_took(bench: Bench, raw: bool) -> 
     assert (result.min_offset, result.next_offset, result.max_offset) == (0, 1000, 1000)
 
 
+async def test_a_pull_takes_what_was_not_compacted_together_and_gives_what_each_read_gives(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await compact(bench)
+    store = bench.broker._store
+    await bench.broker.delivery.send(
+        [OutgoingMessage("c", b"n%d" % number, {"KEYS": "new"}, queue_id=0) for number in range(3)]
+    )
+    expected = [store.read(entry) for entry in store.entries("c", 0, 0, 100)]
+    assert [*(await pull(bench, 0)).records] == expected
+    monkeypatch.setattr(store, "read", None)
+    assert [*(await pull(bench, 1000)).records] == expected[2:]
+
+
 async def test_a_reader_at_a_tail_of_which_nothing_is_left_reaches_the_end(bench: Bench) -> None:
     for key in ("k0", "k1"):
         await bench.send("", topic="c", KEYS=key)

@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 
-from millstream.model.errors import ConsumeRefused
+from millstream.model.clock import ManualClock
+from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import KEYS
 from millstream.model.routing.routes import LightQueueConfig
 from millstream.proxy.backend import BrokerBackend
-from millstream.proxy.mqtt.light_routes import SESSION_GROUP, LightRoutes
+from millstream.proxy.mqtt.light_routes import BROKERS_LIFE_S, SESSION_GROUP, LightRoutes
 
 QUEUE = LightQueueConfig("mqtt", SESSION_GROUP)
 
@@ -26,12 +27,17 @@ class Brokers:
         self.stored: dict[str, list[list[str]]] = {"a": [], "b": []}
         self.may_store = asyncio.Event()
         self.may_store.set()
+        self.names = ["a", "b"]
+        self.asked = 0
 
     async def brokers(self) -> list[str]:
-        return ["a", "b"]
+        self.asked += 1
+        return self.names
 
     async def store_state(self, broker_name: str, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         await self.may_store.wait()
+        if broker_name not in self.names:
+            raise NameRefused("QUEUE_NOT_FOUND", "There is no such broker.")
         keys = [message.properties[KEYS] for message in messages]
         if broker_name == "b" and any("refused" in key for key in keys):
             raise ConsumeRefused("LIGHT_QUEUE_QUOTA_EXCEEDED", "There are too many.")
@@ -83,3 +89,27 @@ async def test_an_error_that_nobody_foresaw_ends_no_later_write(brokers: Brokers
             await routes.declare("q0", QUEUE)
     await routes.declare("q1", QUEUE)
     assert len(brokers.stored["a"]) == 1
+
+
+async def test_clients_that_come_within_a_second_ask_once_which_brokers_there_are(brokers: Brokers) -> None:
+    clock = ManualClock()
+    routes = LightRoutes(cast("BrokerBackend", brokers), clock)
+    for number in range(20):
+        assert await routes.brokers() == ["a", "b"]
+        await routes.declare(f"q{number}", QUEUE)
+    assert brokers.asked == 1
+    brokers.names = ["a", "b", "c"]
+    brokers.stored["c"] = []
+    clock.advance_ms(int(BROKERS_LIFE_S * 1000))
+    await routes.declare("q", QUEUE)
+    assert (brokers.asked, len(brokers.stored["c"])) == (2, 1)
+
+
+async def test_a_broker_that_is_gone_fails_one_write_and_no_later_one(brokers: Brokers) -> None:
+    routes = LightRoutes(cast("BrokerBackend", brokers), ManualClock())
+    await routes.declare("q0", QUEUE)
+    brokers.names = ["a"]
+    with pytest.raises(NameRefused):
+        await routes.declare("q1", QUEUE)
+    await routes.declare("q1", QUEUE)
+    assert brokers.asked == 2

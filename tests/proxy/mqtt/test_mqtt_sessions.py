@@ -7,8 +7,18 @@ import asyncio
 import pytest
 from mqtt_peer import Dial, Peer
 
+from millstream.model.errors import ConnectionFailed
+from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
-from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish, Unsuback, Unsubscribe
+from millstream.protocol.mqtt.packets import (
+    Acknowledgement,
+    Disconnect,
+    Publish,
+    Subscribe,
+    TopicSubscription,
+    Unsuback,
+    Unsubscribe,
+)
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.server import MqttServer
@@ -201,3 +211,46 @@ async def test_what_was_unsubscribed_does_not_come(dial: Dial) -> None:
     await sender.publish("b", b"z", 1)
     assert (await peer.receive()).payload == b"z"
     await peer.expect_nothing()
+
+
+async def test_of_a_new_session_nothing_is_read_before_a_message_comes(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = server.services.backend
+    pops: list[str] = []
+    pop = backend.pop
+
+    async def count_pop(broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        pops.append(request.topic)
+        return await pop(broker_name, request)
+
+    monkeypatch.setattr(backend, "pop", count_pop)
+    peer, _ = await lasting(dial)
+    await peer.subscribe("a", qos=1)
+    assert not pops
+    sender = await publisher(dial)
+    await sender.publish("a", b"first", 1)
+    assert (await peer.receive()).payload == b"first"
+    assert pops
+
+
+async def test_what_waits_for_a_session_that_a_crash_left_without_its_subscription_comes_with_the_next_one(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = await lasting(dial)
+
+    async def fail(_session: object) -> None:
+        raise ConnectionFailed("UNREACHABLE", "The proxy is killed here.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.sessions.store, "put", fail)
+        peer.send(Subscribe(1, [TopicSubscription("a", 1)]))
+        await peer.expect(Disconnect)
+        await server.sessions.settle()
+    sender = await publisher(dial)
+    await sender.publish("a", b"waits", 1)
+    peer, present = await lasting(dial)
+    assert present
+    peer.send(Subscribe(1, [TopicSubscription("a", 1)]))
+    found = [await peer.next_packet() for _ in range(2)]
+    assert [one.payload for one in found if isinstance(one, Publish)] == [b"waits"]

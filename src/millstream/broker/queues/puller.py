@@ -182,7 +182,7 @@ class QueuePuller:
         records: list[bytes | memoryview] = []
         if request.filter.takes_all:
             fitting = _fitting(entries, max_bytes)
-            found = self.reader.store.read_all(request.topic, request.queue_id, fitting)
+            found = self.reader.store.read_all(fitting)
             if found is not None:
                 records += found
                 if len(fitting) < len(entries):

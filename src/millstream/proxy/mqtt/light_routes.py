@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import MillstreamError
 from millstream.model.escaped_names import hash_name
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
@@ -16,10 +18,14 @@ from millstream.protocol.route_records import binding_key, encode_binding, encod
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.state_writes import StateWrites
 
-__all__ = ["SESSION_GROUP", "LightRoutes", "session_queue_name", "share_queue_name"]
+__all__ = ["BROKERS_LIFE_S", "SESSION_GROUP", "LightRoutes", "session_queue_name", "share_queue_name"]
 
 SESSION_GROUP: Final = "CID_MQTT"
 """The group that reads the light queues of all sessions."""
+
+BROKERS_LIFE_S: Final = 1.0
+"""Seconds for which it is taken as known which brokers there are: thousands of clients that come at a time do not ask a
+nameserver each."""
 
 _QUEUE: Final = 0
 
@@ -37,8 +43,11 @@ def share_queue_name(group: str, topic_filter: str) -> str:
 class LightRoutes:
     """Writes the routes of one backend. All methods return when the brokers have stored and taken them."""
 
-    def __init__(self, backend: BrokerBackend) -> None:
+    def __init__(self, backend: BrokerBackend, clock: Clock | None = None) -> None:
         self._backend = backend
+        self._clock = clock or SystemClock()
+        self._brokers: list[str] = []
+        self._asked_s = 0.0
         self._writes = StateWrites(ROUTES_TOPIC, self._store_all)
 
     async def declare(self, name: str, config: LightQueueConfig, bindings: Sequence[tuple[str, str]] = ()) -> None:
@@ -66,8 +75,13 @@ class LightRoutes:
         await self._store({queue_key(name): b""})
 
     async def brokers(self) -> list[str]:
-        """The brokers that have the light queues, sorted."""
-        return await self._backend.brokers()
+        """The brokers that have the light queues, sorted; as they were up to `BROKERS_LIFE_S` ago."""
+        now_s = self._clock.monotonic_s()
+        if not self._brokers or now_s - self._asked_s >= BROKERS_LIFE_S:
+            # Before the answer: who comes meanwhile goes by what was known.
+            self._asked_s = now_s
+            self._brokers = await self._backend.brokers()
+        return self._brokers
 
     async def _store(self, records: dict[str, bytes]) -> None:
         await self._writes.put(
@@ -76,8 +90,13 @@ class LightRoutes:
 
     async def _store_all(self, messages: Sequence[OutgoingMessage]) -> Sequence[SendReceipt]:
         """The receipts of the first broker; all have the records."""
-        brokers = await self._backend.brokers()
-        stored = await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
+        brokers = await self.brokers()
+        try:
+            stored = await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
+        except MillstreamError:
+            # One of them may be there no more.
+            self._brokers = []
+            raise
         return stored[0] if stored else ()
 
 

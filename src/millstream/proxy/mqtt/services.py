@@ -40,7 +40,7 @@ class MqttServices:
         self.statistics = MqttStatistics()
         self.traffic = PortTraffic()
         self.throttle = processor.throttle
-        self.routes = LightRoutes(backend)
+        self.routes = LightRoutes(backend, clock)
         self.retained = RetainedMessages(backend, clock)
         self._publisher = MqttPublisher(processor, backend, clock)
         self.subscriptions = SubscriptionTable(processor.feed, rules, clock, self._publisher.route)

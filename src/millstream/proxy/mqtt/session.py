@@ -88,6 +88,7 @@ class MqttSession:
         "expiry_s",
         "has_shares",
         "is_claimed",
+        "is_new",
         "packet_ids",
         "queue",
         "shared_sender",
@@ -121,6 +122,8 @@ class MqttSession:
         self.queue: LightQueueReader | None = None
         self.is_claimed = False
         """Whether its record in the store names this connection."""
+        self.is_new = False
+        """Whether nothing of it was in the store before, so that its light queue begins empty."""
         self.has_shares = False
         """Whether it has been a member of shared subscriptions."""
         self.shared_sender: SharedSender | None = None

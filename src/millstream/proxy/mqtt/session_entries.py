@@ -18,6 +18,9 @@ _HEAD: Final = Struct("<IQQQQ")
 """The number of the proxy whose connection has the session, the record's offset, that of the one before it, and when
 the session ends by itself and its will is due: each 0 for none, offsets one more than they are."""
 
+_OFFSET: Final = Struct("<4xQ")
+"""The second of them."""
+
 _PROXY_BYTES: Final = 4
 _NOBODY: Final = bytes(_PROXY_BYTES)
 
@@ -93,7 +96,7 @@ class SessionEntries:
     def put(self, key: str, offset: int, session: StoredSession | None, *, keeps: bool) -> None:
         """A record of the key came: of a session, which is kept as a whole where `keeps`, or of something else."""
         held = self._entries.get(key)
-        before = 0 if held is None else _HEAD.unpack_from(held)[1]
+        before: int = 0 if held is None else _OFFSET.unpack_from(held)[0]
         if session is None:
             self._entries[key] = _HEAD.pack(0, offset + 1, before, 0, 0)
             return
@@ -111,8 +114,10 @@ class SessionEntries:
             session.subscriptions if keeps else None,
             session.will if keeps else None,
         )
-        number = self._number_of(proxy) if claim else 0
-        head = _HEAD.pack(number, offset + 1, before, session.expires_ms or 0, session.will_ms or 0)
+        if claim:
+            head = _HEAD.pack(self._number_of(proxy), offset + 1, before, 0, 0)
+        else:
+            head = _HEAD.pack(0, offset + 1, before, session.expires_ms or 0, session.will_ms or 0)
         self._entries[key] = head + _encode(tail)
 
     def remove(self, key: str) -> None:

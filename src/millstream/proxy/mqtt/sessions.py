@@ -197,6 +197,7 @@ class SessionTable:
             packet_ids=packet_ids,
         )
         session.is_claimed = True
+        session.is_new = before is None
         self._sessions[session_key(client_id)] = session
         services.traffic.sessions = len(self._sessions)
         connection.incoming = IncomingWindow(MAX_RECEIVE, () if packet_ids is None else packet_ids.received)
@@ -292,6 +293,9 @@ class SessionTable:
             await self._open_queue(session)
             bindings = [(topic, topic_filter) for topic in topics]
             await self._routes.declare(name, LightQueueConfig("mqtt", SESSION_GROUP), bindings)
+            if session.is_new:
+                # Nothing is there yet, and of what comes from now on the feed tells.
+                return
         else:
             await self._routes.bind(name, topics, topic_filter)
         if session.queue is not None:
