@@ -107,3 +107,13 @@ def test_a_run_does_not_begin_within_a_record_of_several_messages() -> None:
     block, _ = block_of([(1, 2, 10, ""), (1, 1, 10, ""), (1, 1, 10, "")])
     assert block.run_from(1, 100, 10, 10_000) is None
     assert block.run_from(2, 100, 10, 10_000) is not None
+
+
+def test_others_may_run_between_the_steps_of_reading_a_block() -> None:
+    raw = b"".join([one for _, _, one, _, _ in block_of([(1, 1, 10, "")] * 4)[1]])
+    frame = pack_frame(raw)
+    calls: list[str] = []
+    info = BlockInfo(0, len(frame), len(raw), crc32(frame), 4, 0, 4, 0, 0, 0, 0)
+    assert check_block("k", info, frame, lambda: calls.append("others"))[0] == raw
+    # Before it is unpacked, before its records are verified, and before their places are noted.
+    assert len(calls) == 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -31,9 +31,15 @@ _make_entry = partial(tuple.__new__, ColdEntry)
 """A named tuple's own constructor takes its fields apart and together again."""
 
 
-def check_block(key: str, info: BlockInfo, frame: bytes) -> tuple[bytes, bytes]:
-    """The unpacked bytes of a block, of which each record is whole, and their places. Raises CHUNK_DAMAGED."""
-    records = decode_block(key, info, frame)
+def check_block(
+    key: str, info: BlockInfo, frame: bytes, let_others_run: Callable[[], None] = lambda: None
+) -> tuple[bytes, bytes]:
+    """The unpacked bytes of a block, of which each record is whole, and their places. Raises CHUNK_DAMAGED.
+
+    `let_others_run` is called between the steps of it.
+    """
+    records = decode_block(key, info, frame, let_others_run)
+    let_others_run()
     if not records:
         return b"", b""
     raw = records[0].obj

@@ -243,14 +243,22 @@ def decode_footer(key: str, packed: bytes, tail: bytes) -> ChunkFooter:
         raise damage_of(key, f"its footer cannot be read: {error}") from error
 
 
-def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
-    """The records of a block, each verified by its own checksum as well. Raises CHUNK_DAMAGED."""
+def decode_block(
+    key: str, info: BlockInfo, frame: bytes, let_others_run: Callable[[], None] = lambda: None
+) -> list[memoryview]:
+    """The records of a block, each verified by its own checksum as well. Raises CHUNK_DAMAGED.
+
+    `let_others_run` is called between the steps of it.
+    """
     if len(frame) != info.size_bytes or crc32(frame) != info.checksum:
         raise damage_of(key, f"its block at {info.position} fails its checksum")
     if info.raw_bytes > MAX_BLOCK_BYTES:
         raise damage_of(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
+    let_others_run()
     try:
-        records = split_records(unpack_frame(frame, info.raw_bytes))
+        raw = unpack_frame(frame, info.raw_bytes)
+        let_others_run()
+        records = split_records(raw)
     except ValueError as error:
         raise damage_of(key, f"its block at {info.position} cannot be read: {error}") from error
     if records is None or len(records) != info.records:

@@ -96,15 +96,22 @@ class ColdWork(Protocol):
 
 
 class WorkHere:
-    """Work in the threads that ask. `pause` is called between pieces of an upload."""
+    """Work in the threads that ask. `pause` is called between pieces of an upload, `let_others_run` between the steps
+    of reading a block."""
 
     starts: Final = 0
     pid: Final = None
     reads_soon: Final = False
 
-    def __init__(self, objects: ObjectStore, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        pause: Callable[[], None] = lambda: None,
+        let_others_run: Callable[[], None] = lambda: None,
+    ) -> None:
         self._objects = objects
         self._pause = pause
+        self._let_others_run = let_others_run
         self._gathered: GatheredStretch | None = None
         self._checking = threading.Lock()
 
@@ -114,7 +121,7 @@ class WorkHere:
         # One at a time: an event loop of this process, which wants the interpreter back after each of its own calls,
         # waits for one thread then, and not for all that fetch.
         with self._checking:
-            return check_block(key, info, frame)
+            return check_block(key, info, frame, self._let_others_run)
 
     async def read_soon(self, key: str, info: BlockInfo) -> BlockBytes:
         """See `ColdWork`: never asked."""
@@ -126,7 +133,7 @@ class WorkHere:
         for info, frame in zip(infos, self._read(key, infos), strict=True):
             try:
                 with self._checking:
-                    raw, places = check_block(key, info, frame)
+                    raw, places = check_block(key, info, frame, self._let_others_run)
             except StoreError as error:
                 # The record may be in another one.
                 damage = error

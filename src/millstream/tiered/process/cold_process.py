@@ -64,7 +64,7 @@ MAX_UPLOAD_S: Final = 900.0
 END_S: Final = 5.0
 """Seconds in which a process that is told to end does so, before it is killed."""
 
-TAKEN_BYTES: Final = 64 * 1024
+TAKEN_BYTES: Final = 32 * 1024
 """Bytes of answers that are taken in one turn of the event loop: those of a whole block take longer than a send."""
 
 SENT_BYTES: Final = 512 * 1024

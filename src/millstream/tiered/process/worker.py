@@ -79,7 +79,7 @@ class ColdWorker:
     def _obey(self, order: Order) -> _Said:
         work = self._opened
         if work is None:
-            work = self._opened = WorkHere(self._open_objects())
+            work = self._opened = WorkHere(self._open_objects(), _let_others_run, _let_others_run)
         match order:
             case ReadBlock(key, info):
                 raw, places = work.read_block(key, info)
@@ -92,6 +92,13 @@ class ColdWorker:
                 return ObjectsArePut(work.put(name, row, class_of)), ()
             case MergeObjects(name, row, sources, class_of):
                 return ObjectsArePut(work.merge(name, row, sources, class_of)), ()
+
+
+def _let_others_run() -> None:
+    """Give the processor to the broker if it waits for it: the system would look at that with the next tick of its
+    clock alone, up to 4 ms later."""
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
 
 
 def serve(worker: ColdWorker, channel: Channel) -> None:
