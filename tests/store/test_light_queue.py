@@ -106,7 +106,7 @@ def test_an_entry_of_a_damaged_record_reads_nothing(scratch: Path) -> None:
             with pytest.raises(StoreError, match="MS-4002"):
                 store.read(wrong)
         assert store.read_run(A, 0, 0, 2, 1 << 20) is not None
-        assert store.read_all(A, 0, store.entries(A, 0, 0, 2)) is not None
+        assert store.read_all(store.entries(A, 0, 0, 2)) is not None
 
 
 def test_records_that_are_read_together_are_those_that_are_read_one_by_one(scratch: Path) -> None:
