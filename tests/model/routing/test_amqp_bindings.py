@@ -30,10 +30,10 @@ BINDINGS = st.builds(
 
 
 def fits_pattern(pattern: str, key: str) -> bool:
-    """By regular expressions, each word with a `.` behind it."""
+    """By regular expressions, each word with a `.` behind it; a blank key or pattern has no word."""
     parts = {"*": r"[^.]*\.", "#": r"(?:[^.]*\.)*"}
-    text = "".join(parts.get(word, re.escape(word) + r"\.") for word in pattern.split("."))
-    return re.fullmatch(text, key + ".") is not None
+    text = "".join(parts.get(word, re.escape(word) + r"\.") for word in (pattern.split(".") if pattern else ()))
+    return re.fullmatch(text, key + "." if key else "") is not None
 
 
 def fits(binding: AmqpBinding, exchange: str, key: str, headers: dict[str, str]) -> bool:
@@ -91,7 +91,7 @@ def test_bindings_that_are_all_removed_leave_nothing() -> None:
         ("*.stock.#", "eur.stock.db", True),
         ("*.stock.#", "stock.nasdaq", False),
         ("#", "", True),
-        ("*", "", True),
+        ("*", "", False),
         ("#.#", "a", True),
         ("a.#.b", "a.b", True),
         ("a.#.b", "a.x.y.b", True),

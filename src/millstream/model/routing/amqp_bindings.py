@@ -100,7 +100,7 @@ class _TopicPatterns(Generic[_Holder]):
     def add(self, pattern: str, holder: _Holder) -> None:
         """Let the holder have the pattern."""
         word = self._root
-        for text in pattern.split("."):
+        for text in _words_of(pattern):
             following = word.behind.get(text)
             if following is None:
                 following = word.behind[text] = _Word()
@@ -109,7 +109,7 @@ class _TopicPatterns(Generic[_Holder]):
 
     def remove(self, pattern: str, holder: _Holder) -> None:
         """Take the pattern from the holder, which has it."""
-        texts, way = pattern.split("."), [self._root]
+        texts, way = _words_of(pattern), [self._root]
         for text in texts:
             way.append(way[-1].behind[text])
         del way[-1].ending[holder]
@@ -123,7 +123,7 @@ class _TopicPatterns(Generic[_Holder]):
         # The states are nodes of the trie; one behind `#` may stay where it is for each further word. Each node is
         # there once, so a key of many words costs no more than words times nodes.
         fitting = self._open([self._root])
-        for text in key.split("."):
+        for text in _words_of(key):
             following: dict[_Word[_Holder], bool] = {}
             for word, is_many in fitting.items():
                 if is_many:
@@ -263,6 +263,11 @@ class AmqpBindings(Generic[_Holder]):
             if holder not in found and matches_headers(arguments, headers):
                 found[holder] = None
         return found
+
+
+def _words_of(key: str) -> list[str]:
+    """The words of a key or pattern; a blank one has none, so `*` does not fit it, as at RabbitMQ."""
+    return key.split(".") if key else []
 
 
 def _without_idle_arguments(binding: AmqpBinding) -> AmqpBinding:

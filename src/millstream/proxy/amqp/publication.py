@@ -20,7 +20,7 @@ from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, DELAYED_TYPE, Exchange
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
 from millstream.proxy.amqp.sender_keys import check_sender_keys
-from millstream.proxy.amqp.stored_content import ContentView, routing_of, stored_body, view_content
+from millstream.proxy.amqp.stored_content import PUBLISHED_TO, ContentView, routing_of, stored_body, view_content
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -31,7 +31,6 @@ MAX_DELAY_MS: Final = 3 * 24 * 3600 * 1000
 """Milliseconds that a message may be delayed at most."""
 
 _DELAY: Final = "x-delay"
-_PUBLISHED_TO: Final = "amqp_published_to"
 _UNIQUE_KEY: Final = names.UNIQUE_KEY.encode()
 
 _KNOWN: Final = 1024
@@ -90,7 +89,7 @@ def _record(
         return PlainRecord(topic, 0, body, {names.UNIQUE_KEY: unique, **common}, stored, 0, now_ms, session.peer)
     held = {names.UNIQUE_KEY: unique, **view.stored, **routing_of(stored_in, key)}
     if stored_in != exchange.name:
-        held[_PUBLISHED_TO] = exchange.name
+        held[PUBLISHED_TO] = exchange.name
     if view.expiration_ms is not None:
         held[names.EXPIRES_MS] = str(now_ms + view.expiration_ms)
     kind = _delay(exchange, view, held, now_ms)

@@ -54,6 +54,7 @@ __all__ = [
     "AMQP_PRIORITY",
     "AMQP_PROPERTIES",
     "MAX_READABLE_BYTES",
+    "PUBLISHED_TO",
     "ContentView",
     "header_text",
     "place_of",
@@ -69,6 +70,9 @@ AMQP_PROPERTIES: Final = "amqp_properties"
 
 AMQP_PRIORITY: Final = "amqp_priority"
 """Its priority."""
+
+PUBLISHED_TO: Final = "amqp_published_to"
+"""The exchange that a message was published to, where an alternate one took it."""
 
 MAX_READABLE_BYTES: Final = 4 * 1024
 """Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out, so
@@ -220,7 +224,7 @@ def wire_properties(message: StoredMessage) -> bytes:
 def place_of(message: StoredMessage) -> tuple[str, str]:
     """The exchange and the routing key of a record, as short strings can hold them."""
     exchange, key = place_in_amqp(message.topic, message.properties)
-    return _cut_short(exchange), _cut_short(key)
+    return _cut_short(message.properties.get(PUBLISHED_TO, exchange)), _cut_short(key)
 
 
 def _cut_short(text: str) -> str:
