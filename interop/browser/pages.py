@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 from interop.driver import install, require
+from interop.reference.servers import end_process
 
 __all__ = ["Browser", "Orders"]
 
@@ -25,7 +26,6 @@ Orders = Mapping[str, Callable[[], object]]
 """What a page may ask the test to do, by name; the page waits until it is done."""
 
 _PAGE_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 10.0
 _HERE: Final = Path(__file__).parent
 _PACKAGES: Final = _HERE.parent / "mqtt-js"
 _BUNDLE: Final = _PACKAGES / "node_modules" / "mqtt" / "dist" / "mqtt.min.js"
@@ -80,20 +80,11 @@ class Browser:
                 with suppress(Empty):
                     found = server.found.get(timeout=_PAGE_TIMEOUT_S)
             finally:
-                _stop(process)
+                end_process(process)
             said = log.read_text(errors="replace")[-3000:]
         assert found is not None, f"the page said nothing in {_PAGE_TIMEOUT_S:g} s: {said}"
         assert "failed" not in found, found["failed"]
         return found
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class _PageServer(ThreadingHTTPServer):

@@ -23,6 +23,7 @@ __all__ = [
     "PROXY_HEAP_MB",
     "SMALL_FILES",
     "ReferenceServers",
+    "end_process",
     "free_broker_port",
     "free_port",
     "install_libraries",
@@ -183,7 +184,7 @@ def _run(
             stderr=sink,
             env={**os.environ, "RMQ_PROXY_HOME": str(directory)},
         )
-    running.callback(_end, process)
+    running.callback(end_process, process)
     give_up_s = time.monotonic() + _READY_TIMEOUT_S
     while ready not in said.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > give_up_s:
@@ -199,7 +200,8 @@ def install_libraries() -> None:
         install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and kill it where it does not in time."""
     process.terminate()
     try:
         process.wait(_STOP_TIMEOUT_S)

@@ -80,7 +80,7 @@ def connections(port: DeferredPort) -> str:
 async def test_the_first_client_has_the_adapter_made_and_what_it_said_is_there(case: Case) -> None:
     number = await case.port.start()
     await case.topics.looked.wait()
-    assert (case.port.is_loaded, connections(case.port)) == (False, "0")
+    assert (case.adapter.started.is_set(), connections(case.port)) == (False, "0")
     with socket.create_connection(("127.0.0.1", number)) as client:
         client.sendall(b"AMQP")
         async with asyncio.timeout(WAIT_S):
@@ -88,7 +88,7 @@ async def test_the_first_client_has_the_adapter_made_and_what_it_said_is_there(c
         taken, _ = case.adapter.listening[0].accept()
         with taken:
             assert taken.recv(4) == b"AMQP"
-    assert (case.port.is_loaded, connections(case.port)) == (True, "5")
+    assert (case.adapter.started.is_set(), connections(case.port)) == (True, "5")
     await case.port.close()
     assert case.adapter.is_closed
 
@@ -98,14 +98,13 @@ async def test_state_of_the_protocol_has_the_adapter_made_without_a_client(case:
     await case.port.start()
     async with asyncio.timeout(WAIT_S):
         await case.adapter.started.wait()
-    assert case.port.is_loaded
 
 
 async def test_state_that_comes_later_is_noticed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_port, "STATE_INTERVAL_S", 0.01)
     await case.port.start()
     await case.topics.looked.wait()
-    assert not case.port.is_loaded
+    assert not case.adapter.started.is_set()
     case.topics.names.add(AMQP_TOPIC)
     async with asyncio.timeout(WAIT_S):
         await case.adapter.started.wait()
@@ -114,7 +113,7 @@ async def test_state_that_comes_later_is_noticed(case: Case, monkeypatch: pytest
 async def test_a_port_that_nobody_needed_is_free_again_once_it_is_closed(case: Case) -> None:
     number = await case.port.start()
     await case.port.close()
-    assert not case.port.is_loaded
+    assert not case.adapter.started.is_set()
     with socket.create_server(("127.0.0.1", number)):
         pass
 

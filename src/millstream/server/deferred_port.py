@@ -76,11 +76,6 @@ class DeferredPort:
         self._watching: asyncio.Task[None] | None = None
         self._adapter: ProtocolPort | None = None
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the adapter was needed."""
-        return self._adapter is not None
-
     async def start(self, listening: Sequence[socket.socket] = ()) -> int:
         """See `ProtocolPort`."""
         try:
@@ -117,11 +112,11 @@ class DeferredPort:
         self._is_needed.set()
 
     async def _load_when_needed(self) -> None:
-        while not self._is_needed.is_set() and not await self._has_state():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_needed.wait(), STATE_INTERVAL_S)
-        self._need()
         try:
+            while not self._is_needed.is_set() and not await self._has_state():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._is_needed.wait(), STATE_INTERVAL_S)
+            self._need()
             # In a thread: what is served beside it goes on.
             await asyncio.to_thread(import_module, self._module)
             adapter = self._make()

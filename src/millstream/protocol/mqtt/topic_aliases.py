@@ -48,15 +48,10 @@ class OutgoingAliases:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._aliases: dict[str, int] | None = None
-        """None until there are some: most clients take none."""
+        self._aliases: dict[str, int] = {}
 
     def assign(self, topic: str) -> tuple[str, int | None]:
         """What PUBLISH says of a topic: its name or a blank, and its alias or None."""
-        if not self.limit:
-            return topic, None
-        if self._aliases is None:
-            self._aliases = {}
         alias = self._aliases.get(topic)
         if alias is not None:
             return "", alias
