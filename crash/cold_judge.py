@@ -18,12 +18,16 @@ from millstream.broker.broker import Broker
 from millstream.model.errors import MillstreamError
 from millstream.model.operations import PullRequest, PullStatus
 from millstream.protocol.record import decode_record
+from millstream.tiered.claims import OwnerClaims
 
-__all__ = ["Message", "judge_cold_run", "judge_queue"]
+__all__ = ["CLAIMED", "Message", "judge_cold_run", "judge_queue"]
 
 _CLEAN_LIMIT_S: Final = 60.0
 _PARTIAL: Final = ".partial"
 _OLD_S: Final = 1_000_000_000
+
+CLAIMED: Final = ("DefaultCluster", "broker-a")
+"""Whose claims a run leaves: a broker as it is without settings."""
 
 Message = tuple[str, int]
 """A message's name and the CRC-32 of its body."""
@@ -124,5 +128,7 @@ async def _let_orphans_go(run: ProgrammeRun, root: Path, broker: Broker, objects
         run.fail(f"the object {key} stays, and no row names it")
     for key in sorted({one.key for _, one in cold.map.objects} - {info.key for info in objects.list("ms1/")}):
         run.fail(f"a row names the object {key}, which is not there")
+    # A broker looks at the claims every five minutes, and removes then what a put of one left.
+    OwnerClaims(objects, *CLAIMED).newest()
     for file in directory.rglob(f"*{_PARTIAL}"):
         run.fail(f"what a put left stays: {file.name}")

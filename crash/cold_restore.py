@@ -21,7 +21,7 @@ from millstream.model.operations import PullRequest, PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import bodies_of, split_record
 from millstream.store.message_store import PendingRecord
-from millstream.tiered.directory_objects import DirectoryObjects
+from millstream.tiered.places import ObjectPlace
 
 __all__ = ["QUEUES", "restore_a_lost_disk"]
 
@@ -53,9 +53,11 @@ def restore_a_lost_disk(run: ProgrammeRun) -> None:
 def _broker(data: Path, objects: Path) -> Broker:
     # Nobody but the programme uploads.
     cold_tier.UPLOAD_INTERVAL_S = 1e6  # type: ignore[misc]
-    tiered = TieredOptions(roll_s=0.0, keep_hours=1_000_000)
+    # What loops over records is done by a process of its own, as in a broker that is started by its command.
+    place = ObjectPlace(f"file://{objects}")
+    tiered = TieredOptions(roll_s=0.0, keep_hours=1_000_000, place=place, own_process=True)
     options = BrokerOptions(tiered=tiered)
-    return Broker(data, options=options, open_objects=lambda: DirectoryObjects(objects))
+    return Broker(data, options=options, open_objects=place.open)
 
 
 async def _move(run: ProgrammeRun, data: Path, objects: Path, topics: int, of_a_queue: int) -> None:
@@ -78,6 +80,8 @@ async def _move(run: ProgrammeRun, data: Path, objects: Path, topics: int, of_a_
         await upload_all(broker)
     report = broker.cold.report()
     run.count("objects", report.objects)
+    if not report.process_starts:
+        run.fail("no process of its own did the cold work")
     run.count("objects_mib", report.bytes >> 20)
     run.count("upload_memory_mib", _memory_mib())
     await broker.close()
