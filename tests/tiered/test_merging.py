@@ -26,7 +26,7 @@ def merge(objects: FaultyObjects, cold: ColdMap, uploader: object, group_bytes: 
     rows = cold.stretches()
     row = ColdStretch(0, 0, cold.uploaded_log_offset, replaces=tuple(name for name, _ in rows))
     sources = [one for _, row in rows for one in row.objects or ()]
-    merged = merge_objects(objects, uploader, "m", row, sources, group_bytes)  # type: ignore[arg-type]
+    merged = merge_objects(objects, uploader, "m", row, sources, group_bytes=group_bytes)  # type: ignore[arg-type]
     return commit_stretch(row, merged)
 
 

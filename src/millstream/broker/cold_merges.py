@@ -25,6 +25,7 @@ from millstream.tiered.cold_map import (
 from millstream.tiered.cold_work import ColdWork, StretchName
 from millstream.tiered.merge_plan import MergePlan, MergePlanner
 from millstream.tiered.merging import ObjectUnreadable
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ColdMerges"]
 
@@ -70,6 +71,8 @@ class ColdMerges:
     ) -> None:
         self.merges = self.puts = self.bytes_written = 0
         """Since the start."""
+        self.progress = WorkProgress()
+        """What merges have read since the start, also those that failed; its objects are those of the last one."""
         self._cold, self._keeper, self._work, self._thread, self._clock = cold, keeper, work, thread, clock
         self._new_name, self._whose, self._class_of, self._may_join = new_name, whose, class_of, may_join
         self._planner = MergePlanner(cold, keep_ms, may_join)
@@ -100,9 +103,10 @@ class ColdMerges:
         topics = {part.topic for one in plan.rewritten for part in one.parts}
         classes = {topic: self._class_of(topic) for topic in topics}
         loop = asyncio.get_running_loop()
+        self.progress = WorkProgress(requests=self.progress.requests, bytes_read=self.progress.bytes_read)
         try:
             merged = await loop.run_in_executor(
-                self._thread, self._work.merge, self._whose(name), row, plan.rewritten, classes
+                self._thread, self._work.merge, self._whose(name), row, plan.rewritten, classes, self.progress
             )
         except ObjectUnreadable as error:
             # They stay as they are until the next start: readers are led past what is damaged, as before.

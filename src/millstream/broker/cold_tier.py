@@ -57,6 +57,7 @@ from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.process.cold_process import ColdProcess
 from millstream.tiered.upload import STRETCH_BYTES
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ColdTier", "ListedRanges", "TieredOptions", "encode_restored_rows"]
 
@@ -521,15 +522,16 @@ class ColdTier:
         found = [one for _, one in self.map.objects]
         counters, merges = self.blocks.counters, self._merges
         merged = (0, 0, 0) if merges is None else (merges.puts, merges.bytes_written, merges.merges)
+        read = WorkProgress() if merges is None else merges.progress
         return ColdTierReport(
             len(found),
             sum(one.size_bytes for one in found),
             self.map.uploaded_log_offset,
             max(0, self._store.visible_log_offset - self._first_behind),
             sum(len(row.removed_ms) for row in self.map.rows.values()),
-            counters.requests + self._puts + merged[0],
+            counters.requests + self._puts + merged[0] + read.requests,
             self._bytes_written + merged[1],
-            counters.bytes_read,
+            counters.bytes_read + read.bytes_read,
             counters.blocks_wanted,
             counters.blocks_cached,
             self._errors,

@@ -120,7 +120,7 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_tiered_bytes", _GAUGE, "", "Their bytes, as they lie in the object store."),
     ("millstream_tiered_behind_bytes", _GAUGE, "", "Bytes of the log that did not go into the object store yet."),
     ("millstream_tiered_uploaded_bytes_total", _COUNTER, "", "Bytes of objects that were put, since the start."),
-    ("millstream_tiered_downloaded_bytes_total", _COUNTER, "", "Bytes of objects that were read, since the start."),
+    ("millstream_tiered_downloaded_bytes_total", _COUNTER, "", "Bytes of objects that were read, by readers and by merges, since the start."),
     ("millstream_tiered_cache_access_total", _COUNTER, "", "Blocks of cold messages that readers wanted."),
     ("millstream_tiered_cache_hit_total", _COUNTER, "", "Of these, blocks that were in memory or on their way."),
     ("millstream_tiered_requests_total", _COUNTER, "", "Requests to the object store, since the start."),

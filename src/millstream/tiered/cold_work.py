@@ -20,6 +20,7 @@ from millstream.tiered.cold_map import ColdObject, ColdStretch
 from millstream.tiered.merging import merge_objects
 from millstream.tiered.objects import ObjectStore, ObjectStoreAway
 from millstream.tiered.upload import GatheredStretch, StretchUpload, gather_stretch
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["BlockBytes", "ColdWork", "GatheredPart", "StretchName", "WorkHere"]
 
@@ -70,12 +71,19 @@ class ColdWork(Protocol):
         """Gather what goes up of topics from their log offsets on, and keep it for `put`: see `gather_stretch`."""
         ...
 
-    def put(self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int]) -> tuple[ColdObject, ...]:
+    def put(
+        self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int], progress: WorkProgress | None = None
+    ) -> tuple[ColdObject, ...]:
         """Put what was gathered last, which is the row's: see `StretchUpload`."""
         ...
 
     def merge(
-        self, name: StretchName, row: ColdStretch, sources: Sequence[ColdObject], class_of: Mapping[str, int]
+        self,
+        name: StretchName,
+        row: ColdStretch,
+        sources: Sequence[ColdObject],
+        class_of: Mapping[str, int],
+        progress: WorkProgress | None = None,
     ) -> tuple[ColdObject, ...]:
         """Put the messages of objects into new ones, which are the row's: see `merge_objects`. Raises as that."""
         ...
@@ -153,21 +161,28 @@ class WorkHere:
         self._gathered = stretch
         return GatheredPart(stretch.log_end, not stretch.queues, walk.damaged_places)
 
-    def put(self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int]) -> tuple[ColdObject, ...]:
+    def put(
+        self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int], progress: WorkProgress | None = None
+    ) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
         stretch = self._gathered
         if stretch is None or (stretch.log_begin, stretch.log_end) != (row.log_begin, row.log_end):
             # A process that was started again has nothing of what the one before it gathered.
             raise ObjectStoreAway("what was gathered of the log is gone")
-        objects = self._upload(name, class_of).put(name.name, row, stretch)
+        objects = self._upload(name, class_of).put(name.name, row, stretch, progress=progress)
         self._gathered = None
         return objects
 
     def merge(
-        self, name: StretchName, row: ColdStretch, sources: Sequence[ColdObject], class_of: Mapping[str, int]
+        self,
+        name: StretchName,
+        row: ColdStretch,
+        sources: Sequence[ColdObject],
+        class_of: Mapping[str, int],
+        progress: WorkProgress | None = None,
     ) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
-        return merge_objects(self._objects, self._upload(name, class_of), name.name, row, sources)
+        return merge_objects(self._objects, self._upload(name, class_of), name.name, row, sources, progress)
 
     def close(self) -> None:
         """See `ColdWork`."""

@@ -16,6 +16,7 @@ from millstream.tiered.footers import read_footer
 from millstream.tiered.objects import ObjectNotFound, ObjectStore
 from millstream.tiered.queue_records import GatheredRecords, places_of
 from millstream.tiered.upload import STRETCH_BYTES, GatheredStretch, StretchUpload
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ObjectUnreadable", "merge_objects"]
 
@@ -39,31 +40,38 @@ def merge_objects(
     name: str,
     row: ColdStretch,
     sources: Sequence[ColdObject],
+    progress: WorkProgress | None = None,
     group_bytes: int = STRETCH_BYTES,
 ) -> tuple[ColdObject, ...]:
     """Put the messages of the sources, which are in the order of the log, into objects of the row of that name.
 
-    `group_bytes` are those of records that are held in memory at one time, but for what a single queue has. Raises
-    ObjectUnreadable, ObjectStoreDenied, ObjectStoreAway.
+    `progress` has no objects yet. `group_bytes` are those of records that are held in memory at one time, but for what
+    a single queue has. Raises ObjectUnreadable, ObjectStoreDenied, ObjectStoreAway.
     """
-    parts = [_read_parts(objects, one) for one in sources]
-    merged: list[ColdObject] = []
+    progress = progress or WorkProgress()
+    parts = [_read_parts(objects, one, progress) for one in sources]
     for queues in _group(parts, upload.class_of, group_bytes):
         gathered = GatheredRecords(lambda _topic: 0)
         for one, own in zip(sources, parts, strict=True):
             wanted = [block for queue, part in own.items() if queue in queues for block in part.blocks]
-            for info, frame in _read_blocks(objects, one.key, sorted(wanted, key=lambda block: block.position)):
+            for info, frame in _read_blocks(objects, one.key, sorted(wanted, key=_position), progress):
                 _take(gathered, one.key, info, frame)
                 upload.pause()
         stretch = GatheredStretch(row.log_begin, row.log_end, gathered.finish())
-        merged += upload.put(name, row, stretch, len(merged))
-    return tuple(merged)
+        upload.put(name, row, stretch, len(progress.objects), progress)
+    return tuple(progress.objects)
 
 
-def _read_parts(objects: ObjectStore, one: ColdObject) -> dict[_Queue, ChunkPart]:
+def _read_parts(objects: ObjectStore, one: ColdObject, progress: WorkProgress) -> dict[_Queue, ChunkPart]:
     """The parts of an object that its row names."""
+
+    def read(key: str, ranges: list[tuple[int, int]]) -> list[bytes]:
+        found = objects.get_many(key, ranges)
+        progress.add_read(1, sum(map(len, found)))
+        return found
+
     try:
-        footer, _ = read_footer(one.key, one.size_bytes, lambda key, ranges: objects.get_many(key, ranges))
+        footer, _ = read_footer(one.key, one.size_bytes, read)
     except (StoreError, ObjectNotFound) as error:
         raise ObjectUnreadable(one.key, error) from None
     except ValueError as error:
@@ -100,7 +108,9 @@ def _group(
         yield group
 
 
-def _read_blocks(objects: ObjectStore, key: str, blocks: Sequence[BlockInfo]) -> Iterator[tuple[BlockInfo, bytes]]:
+def _read_blocks(
+    objects: ObjectStore, key: str, blocks: Sequence[BlockInfo], progress: WorkProgress
+) -> Iterator[tuple[BlockInfo, bytes]]:
     """The blocks, which are in the order of their places, several by each request, with what lies between them."""
     start = 0
     while start < len(blocks):
@@ -113,9 +123,14 @@ def _read_blocks(objects: ObjectStore, key: str, blocks: Sequence[BlockInfo]) ->
             raise ObjectUnreadable(key, error) from None
         except ValueError as error:
             raise ObjectUnreadable(key, damage_of(key, str(error))) from None
+        progress.add_read(1, len(data))
         for info in blocks[start:behind]:
             yield info, data[info.position - first : _end_of(info) - first]
         start = behind
+
+
+def _position(info: BlockInfo) -> int:
+    return info.position
 
 
 def _end_of(info: BlockInfo) -> int:

@@ -16,6 +16,7 @@ from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart
 from millstream.tiered.objects import ObjectExists, ObjectStore, ObjectStoreAway
 from millstream.tiered.queue_records import GatheredRecords, QueueRecords
 from millstream.tiered.stretch import share_out
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["STRETCH_BYTES", "GatheredStretch", "StretchUpload", "gather_stretch"]
 
@@ -74,13 +75,20 @@ class StretchUpload:
     """Called between pieces of the work."""
 
     def put(
-        self, name: str, row: ColdStretch, stretch: GatheredStretch, first_number: int = 0
+        self,
+        name: str,
+        row: ColdStretch,
+        stretch: GatheredStretch,
+        first_number: int = 0,
+        progress: WorkProgress | None = None,
     ) -> tuple[ColdObject, ...]:
         """Put all objects of the row of that name; what they hold once all of them are there.
 
-        `first_number` is how many the row has already.
+        `first_number` is how many the row has already of another stretch. Those that `progress` has beyond them are in
+        the store since an attempt at the same stretch before this one, and are not put again; ObjectExists where they
+        have other bytes.
         """
-        found: list[ColdObject] = []
+        progress = progress or WorkProgress()
         for number, parts in enumerate(share_out(stretch.queues, self.class_of), first_number):
             if number >= MAX_STRETCH_OBJECTS:
                 raise StoreError("STORE_FAILED", f"The stretch {name} has more than {MAX_STRETCH_OBJECTS} objects.")
@@ -94,9 +102,15 @@ class StretchUpload:
                 pause=self.pause,
             )
             key = object_key(name, number)
+            checksum = crc32(data)
+            if number < len(progress.objects):
+                there = progress.objects[number]
+                if (there.key, there.size_bytes, there.checksum) != (key, len(data), checksum):
+                    raise ObjectExists(key)
+                continue
             self._put(key, data)
-            found.append(ColdObject(key, len(data), crc32(data), _parts_of(footer)))
-        return tuple(found)
+            progress.add_object(ColdObject(key, len(data), checksum, _parts_of(footer)))
+        return tuple(progress.objects[first_number:])
 
     def _put(self, key: str, data: bytes) -> None:
         for attempt in range(MAX_ATTEMPTS):
@@ -104,8 +118,8 @@ class StretchUpload:
                 self.objects.put(key, data, create_only=True)
                 return
             except ObjectExists:
-                # Keys are of one attempt at one stretch: an earlier request arrived, and its answer was lost.
-                if attempt and self.objects.get(key) == data:
+                # Keys are of one stretch: an earlier request arrived, and its answer or who waited for it was lost.
+                if self.objects.get(key) == data:
                     return
                 raise
             except ObjectStoreAway:

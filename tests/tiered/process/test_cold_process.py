@@ -21,7 +21,7 @@ from millstream.model.errors import StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.tiered.chunk import BlockInfo
-from millstream.tiered.cold_map import ColdObject, ColdStretch
+from millstream.tiered.cold_map import ColdObject, ColdPart, ColdStretch
 from millstream.tiered.cold_work import ColdWork, StretchName, WorkHere
 from millstream.tiered.footers import read_footer
 from millstream.tiered.merging import ObjectUnreadable
@@ -29,7 +29,9 @@ from millstream.tiered.objects import ObjectExists, ObjectNotFound, ObjectStore,
 from millstream.tiered.places import ObjectPlace
 from millstream.tiered.process import cold_process
 from millstream.tiered.process.cold_process import ColdProcess
-from millstream.tiered.process.orders import WorkRefused
+from millstream.tiered.process.frames import ColdFrame
+from millstream.tiered.process.orders import ObjectIsPut, PartsArePut, WorkGoesOn, WorkRefused, encode_head
+from millstream.tiered.work_progress import WorkProgress
 from patience import PATIENCE_S, eventually_blocking
 
 pytestmark = pytest.mark.process
@@ -154,8 +156,9 @@ def test_errors_keep_their_meaning(bench: Bench, tmp_path: Path) -> None:
         bench.process.read_block("nothing", info)
     with pytest.raises(ObjectNotFound, match="'nothing'"):
         bench.read_soon("nothing", info).result(PATIENCE_S)
+    bench.objects.put("t/00000.msc", b"other bytes")
     with pytest.raises(ObjectExists):
-        bench.upload(bench.process, "s")
+        bench.upload(bench.process, "t")
     file = tmp_path / "objects" / one.key
     data = bytearray(file.read_bytes())
     data[info.position + 5] ^= 1
@@ -235,10 +238,62 @@ def test_a_process_without_work_ends_and_is_started_again_for_the_next_one(
 def test_a_process_that_does_not_answer_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     [one, *_] = bench.upload(bench.process, "s")
     [info, *_] = bench.blocks(one)
-    monkeypatch.setattr(cold_process, "MAX_READ_S", 0.05)
+    monkeypatch.setattr(cold_process, "LOOK_S", 0.01)
+    read = bench.begin(lambda: bench.process.read_block(one.key, info))
+    bench.now_s += cold_process.MAX_READ_S
     with pytest.raises(ObjectStoreAway, match="no answer"):
-        bench.begin(lambda: bench.process.read_block(one.key, info)).result(PATIENCE_S)
+        read.result(PATIENCE_S)
     eventually_blocking(lambda: bench.process.pid is None)
+
+
+def test_an_upload_takes_as_long_as_it_comes_forward_and_ends_where_it_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold_process, "LOOK_S", 0.01)
+    row = bench.gather(bench.process)
+    progress = WorkProgress()
+    put = bench.begin(lambda: bench.process.put(StretchName("c", "b", "s"), row, {}, progress))
+    run = bench.process._run
+    assert run is not None
+    [(number, given)] = run.waiting.items()
+    for told in range(5):
+        heard_s = bench.now_s
+        bench.now_s += cold_process.MAX_UPLOAD_S - 1
+        one = ColdObject(f"s/{told}", 1, 2, (ColdPart("a", 0, told, told + 1, 0, 0),))
+        assert given.heard_s == heard_s
+        for said in (PartsArePut(one.parts), ObjectIsPut(one), WorkGoesOn(2, 10)):
+            frame = ColdFrame(number, encode_head(said), b"")
+            bench.loop.call_soon_threadsafe(bench.process._hand_out, run, frame)
+        eventually_blocking(lambda: progress.requests == 2 * (told + 1))  # noqa: B023 - called at once
+        assert not put.done()
+        assert progress.objects[-1].parts == one.parts * 2
+    assert progress.bytes_read == 50
+    bench.now_s += cold_process.MAX_UPLOAD_S
+    with pytest.raises(ObjectStoreAway, match="no answer"):
+        put.result(PATIENCE_S)
+    eventually_blocking(lambda: bench.process.pid is None)
+
+
+def test_what_is_put_and_read_is_told_at_once_and_not_put_again(bench: Bench) -> None:
+    progress = WorkProgress()
+    row = bench.gather(bench.process)
+    put = bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, progress)
+    assert tuple(progress.objects) == put
+    assert len(put) > 1
+    first = put[0]
+    assert bench.objects.get(first.key)
+    bench.objects.delete([first.key, put[1].key])
+    bench.gather(bench.process)
+    # The first is said to be there, so it is not looked for; the others are put, or there with the same bytes.
+    again = WorkProgress([first])
+    assert bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, again) == put
+    with pytest.raises(ObjectNotFound):
+        bench.objects.head(first.key)
+    assert bench.objects.head(put[1].key).size_bytes == put[1].size_bytes
+    bench.gather(bench.process)
+    other = ColdObject(first.key, first.size_bytes, first.checksum ^ 1, first.parts)
+    with pytest.raises(ObjectExists):
+        bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, WorkProgress([other]))
 
 
 def test_a_process_that_does_not_answer_the_event_loop_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

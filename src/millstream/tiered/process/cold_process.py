@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -23,7 +24,7 @@ import msgspec
 from millstream.model.backoff import Backoff
 from millstream.store.log.log_walk import LogWalk
 from millstream.tiered.chunk import BlockInfo
-from millstream.tiered.cold_map import ColdObject, ColdStretch
+from millstream.tiered.cold_map import ColdObject, ColdPart, ColdStretch
 from millstream.tiered.cold_work import BlockBytes, GatheredPart, StretchName
 from millstream.tiered.objects import ObjectStoreAway
 from millstream.tiered.places import ObjectPlace
@@ -37,15 +38,20 @@ from millstream.tiered.process.orders import (
     GatheredLog,
     GatherLog,
     MergeObjects,
+    ObjectIsPut,
     ObjectsArePut,
     Order,
+    PartsArePut,
+    Progress,
     PutObjects,
     ReadBlock,
     RecordIsFound,
+    WorkGoesOn,
     WorkRefused,
     encode_head,
 )
 from millstream.tiered.process.short_turns import ask_for_short_turns
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ColdProcess"]
 
@@ -59,7 +65,11 @@ MAX_READ_S: Final = 120.0
 """Seconds that the process takes to read at most; then it is killed, and the read is tried again later."""
 
 MAX_UPLOAD_S: Final = 900.0
-"""The same of each half of an upload, and of a merge."""
+"""Seconds that an upload or a merge may be without any progress, however long it takes in all: that is longer than five
+attempts at a request of 30 s."""
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at whether what is waited for takes too long."""
 
 END_S: Final = 5.0
 """Seconds in which a process that is told to end does so, before it is killed."""
@@ -78,6 +88,29 @@ _Reply = tuple[Answer, bytes | memoryview]
 _Waiting = Future[_Reply] | asyncio.Future[_Reply]
 
 
+@dataclass(slots=True)
+class _Given:
+    """An order under way. What is told of it before its answer goes to `progress`, in the event loop."""
+
+    waiting: _Waiting
+    heard_s: float
+    """When something was heard of it last."""
+    progress: WorkProgress
+    parts: list[ColdPart] = field(default_factory=list)
+    """Of the object that is told of next."""
+
+    def take(self, told: Progress) -> None:
+        """Note what is done."""
+        match told:
+            case PartsArePut(parts):
+                self.parts += parts
+            case ObjectIsPut(one):
+                parts, self.parts = (*self.parts, *one.parts), []
+                self.progress.add_object(msgspec.structs.replace(one, parts=parts))
+            case WorkGoesOn(requests, bytes_read):
+                self.progress.add_read(requests, bytes_read)
+
+
 class _Run:
     """One process, from its start to its end."""
 
@@ -93,7 +126,7 @@ class _Run:
             )  # fmt: skip
         self.channel = Channel(self.socket)
         self.reader = FrameReader()
-        self.waiting: dict[int, _Waiting] = {}
+        self.waiting: dict[int, _Given] = {}
         self.used_s = 0.0
         self.is_left = False
         self.is_over = threading.Event()
@@ -145,7 +178,7 @@ class ColdProcess:
     async def read_soon(self, key: str, info: BlockInfo) -> BlockBytes:
         """See `ColdWork`."""
         waiting = self._loop.create_future()
-        run = self._give(ReadBlock(key, info), waiting, starts=False)
+        run, _ = self._give(ReadBlock(key, info), waiting, starts=False)
         try:
             async with asyncio.timeout(MAX_READ_S):
                 reply = await waiting
@@ -171,21 +204,31 @@ class ColdProcess:
         assert isinstance(answer, GatheredLog)
         return answer.gathered
 
-    def put(self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int]) -> tuple[ColdObject, ...]:
-        """See `ColdWork`."""
-        answer, _ = self._order(PutObjects(name, row, dict(class_of)), MAX_UPLOAD_S)
-        _check(answer)
-        assert isinstance(answer, ObjectsArePut)
-        return answer.objects
-
-    def merge(
-        self, name: StretchName, row: ColdStretch, sources: Sequence[ColdObject], class_of: Mapping[str, int]
+    def put(
+        self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int], progress: WorkProgress | None = None
     ) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
-        answer, _ = self._order(MergeObjects(name, row, tuple(sources), dict(class_of)), MAX_UPLOAD_S)
+        progress = progress or WorkProgress()
+        there = tuple(msgspec.structs.replace(one, parts=()) for one in progress.objects)
+        answer, _ = self._order(PutObjects(name, row, dict(class_of), there), MAX_UPLOAD_S, progress)
         _check(answer)
         assert isinstance(answer, ObjectsArePut)
-        return answer.objects
+        return tuple(progress.objects)
+
+    def merge(
+        self,
+        name: StretchName,
+        row: ColdStretch,
+        sources: Sequence[ColdObject],
+        class_of: Mapping[str, int],
+        progress: WorkProgress | None = None,
+    ) -> tuple[ColdObject, ...]:
+        """See `ColdWork`."""
+        progress = progress or WorkProgress()
+        answer, _ = self._order(MergeObjects(name, row, tuple(sources), dict(class_of)), MAX_UPLOAD_S, progress)
+        _check(answer)
+        assert isinstance(answer, ObjectsArePut)
+        return tuple(progress.objects)
 
     def close(self) -> None:
         """See `ColdWork`. What is under way fails. The event loop must be running."""
@@ -198,17 +241,22 @@ class ColdProcess:
 
     # Orders
 
-    def _order(self, order: Order, max_s: float) -> _Reply:
-        """Wait, in a thread, for an answer; start the process if there is none."""
+    def _order(self, order: Order, max_s: float, progress: WorkProgress | None = None) -> _Reply:
+        """Wait, in a thread, for an answer, as long as no `max_s` are without progress; start the process if there is
+        none."""
         with self._orders:
             waiting: Future[_Reply] = Future()
-            run = self._give(order, waiting, starts=True)
-            try:
-                return waiting.result(max_s)
-            except TimeoutError:
-                raise self._give_up(run, max_s) from None
+            run, given = self._give(order, waiting, progress, starts=True)
+            while (left_s := given.heard_s + max_s - self._now_s()) > 0:
+                try:
+                    return waiting.result(min(left_s, LOOK_S))
+                except TimeoutError:
+                    continue
+            raise self._give_up(run, max_s)
 
-    def _give(self, order: Order, waiting: _Waiting, *, starts: bool) -> _Run:
+    def _give(
+        self, order: Order, waiting: _Waiting, progress: WorkProgress | None = None, *, starts: bool
+    ) -> tuple[_Run, _Given]:
         head = encode_head(order)
         with self._mutex:
             run = self._run
@@ -216,13 +264,13 @@ class ColdProcess:
                 run = self._start(starts)
             self._number = (self._number + 1) & 0xFFFFFFFF
             number = self._number
-            run.waiting[number] = waiting
+            given = run.waiting[number] = _Given(waiting, self._now_s(), progress or WorkProgress())
         try:
             run.channel.send(number, head)
         except OSError:
             # It has ended, as the event loop finds as well.
             run.channel.hang_up()
-        return run
+        return run, given
 
     def _give_up(self, run: _Run, max_s: float) -> ObjectStoreAway:
         run.process.kill()
@@ -268,14 +316,20 @@ class ColdProcess:
         self._let_go(run)
 
     def _hand_out(self, run: _Run, frame: ColdFrame) -> None:
-        answer = ANSWERS.decode(frame.head)
+        said = ANSWERS.decode(frame.head)
+        is_answer = not isinstance(said, Progress)
         with self._mutex:
-            waiting = run.waiting.pop(frame.number, None)
+            given = run.waiting.pop(frame.number, None) if is_answer else run.waiting.get(frame.number)
             run.used_s = self._now_s()
             self._failures = 0
-        # Who was cancelled meanwhile is done.
-        if waiting is not None and not waiting.done():
-            waiting.set_result((answer, frame.body))
+        if given is None:
+            return
+        if isinstance(said, Progress):
+            given.heard_s = run.used_s
+            given.take(said)
+        elif not given.waiting.done():
+            # Who was cancelled meanwhile is done.
+            given.waiting.set_result((said, frame.body))
 
     def _look_whether_idle(self, run: _Run) -> None:
         with self._mutex:
@@ -310,7 +364,7 @@ class ColdProcess:
                 if not self._is_closed:
                     self._note_failure()
                     _log.error("The process for cold messages ended with %s; the next work starts another.", code)
-            waiting = list(run.waiting.values())
+            waiting = [given.waiting for given in run.waiting.values()]
         run.socket.close()
         self._loop.call_soon_threadsafe(_fail, waiting, f"the process for cold messages ended with {code}")
         run.is_over.set()

@@ -10,7 +10,7 @@ from millstream.model.catalogue import CATALOGUE
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.store.log.log_walk import LogFiles
 from millstream.tiered.chunk import BlockInfo
-from millstream.tiered.cold_map import ColdObject, ColdStretch
+from millstream.tiered.cold_map import ColdObject, ColdPart, ColdStretch
 from millstream.tiered.cold_work import GatheredPart, StretchName
 from millstream.tiered.merging import ObjectUnreadable
 from millstream.tiered.objects import (
@@ -29,11 +29,15 @@ __all__ = [
     "GatherLog",
     "GatheredLog",
     "MergeObjects",
+    "ObjectIsPut",
     "ObjectsArePut",
     "Order",
+    "PartsArePut",
+    "Progress",
     "PutObjects",
     "ReadBlock",
     "RecordIsFound",
+    "WorkGoesOn",
     "WorkRefused",
     "encode_head",
 ]
@@ -63,11 +67,12 @@ class GatherLog(msgspec.Struct, frozen=True, array_like=True, tag="gather"):
 
 
 class PutObjects(msgspec.Struct, frozen=True, array_like=True, tag="put"):
-    """Put what was gathered."""
+    """Put what was gathered, but for objects that are `there`; these come without their parts."""
 
     name: StretchName
     row: ColdStretch
     class_of: dict[str, int]
+    there: tuple[ColdObject, ...] = ()
 
 
 class MergeObjects(msgspec.Struct, frozen=True, array_like=True, tag="merge"):
@@ -99,9 +104,26 @@ class GatheredLog(msgspec.Struct, frozen=True, array_like=True, tag="gathered"):
 
 
 class ObjectsArePut(msgspec.Struct, frozen=True, array_like=True, tag="put"):
-    """All objects are there."""
+    """All objects are there; what they are was told one by one."""
 
-    objects: tuple[ColdObject, ...]
+
+class PartsArePut(msgspec.Struct, frozen=True, array_like=True, tag="parts"):
+    """Some parts of the object that is told of next: not all of thousands in one frame, which would hold the loop."""
+
+    parts: tuple[ColdPart, ...]
+
+
+class ObjectIsPut(msgspec.Struct, frozen=True, array_like=True, tag="object"):
+    """One more object is there, with the last of its parts."""
+
+    one: ColdObject
+
+
+class WorkGoesOn(msgspec.Struct, frozen=True, array_like=True, tag="on"):
+    """The work comes forward; what it has read since this was said last."""
+
+    requests: int
+    bytes_read: int
 
 
 class WorkRefused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
@@ -122,6 +144,9 @@ class WorkRefused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
         return error if self.key is None else ObjectUnreadable(self.key, error)
 
 
+Progress = PartsArePut | ObjectIsPut | WorkGoesOn
+"""What is said before the answer, under the same number."""
+
 Answer = BlockIsRead | RecordIsFound | GatheredLog | ObjectsArePut | WorkRefused
 
 _KINDS: Final[dict[str, type[MillstreamError]]] = {
@@ -133,7 +158,7 @@ _KINDS: Final[dict[str, type[MillstreamError]]] = {
 """Classes that callers tell apart; what else a catalogue has is an error of the log here."""
 
 ORDERS: Final[msgspec.msgpack.Decoder[Order]] = msgspec.msgpack.Decoder(Order)
-ANSWERS: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)
+ANSWERS: Final[msgspec.msgpack.Decoder[Answer | Progress]] = msgspec.msgpack.Decoder(Answer | Progress)
 
 encode_head = msgspec.msgpack.encode
 """The head of an order or of an answer."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ import msgspec
 
 from millstream.model.errors import MillstreamError
 from millstream.store.log.log_walk import walk_files
+from millstream.tiered.cold_map import ColdObject
 from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.merging import ObjectUnreadable
 from millstream.tiered.objects import ObjectStore
@@ -32,14 +34,19 @@ from millstream.tiered.process.orders import (
     GatheredLog,
     GatherLog,
     MergeObjects,
+    ObjectIsPut,
     ObjectsArePut,
     Order,
+    PartsArePut,
+    Progress,
     PutObjects,
     ReadBlock,
     RecordIsFound,
+    WorkGoesOn,
     WorkRefused,
     encode_head,
 )
+from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ColdWorker", "main"]
 
@@ -54,21 +61,74 @@ _SWITCH_S: Final = 0.0005
 
 _MAX_WORDS: Final = 200
 
+TOLD_S: Final = 1.0
+"""Seconds after which an upload or a merge says that it goes on, where it has nothing else to say."""
+
+TOLD_PARTS: Final = 512
+"""Parts of an object that one frame tells of."""
+
 _Said = tuple[Answer, tuple[bytes | memoryview, ...]]
 """An answer, and the pieces of its body."""
+
+
+class _ToldProgress(WorkProgress):
+    """Tells the broker of all progress, soon."""
+
+    __slots__ = ("_now_s", "_tell", "_told", "_told_s")
+
+    def __init__(
+        self, tell: Callable[[Progress], None], now_s: Callable[[], float], there: Sequence[ColdObject]
+    ) -> None:
+        super().__init__([*there])
+        self._tell = tell
+        self._now_s = now_s
+        self._told_s = now_s()
+        self._told = (0, 0)
+
+    def add_object(self, one: ColdObject) -> None:
+        WorkProgress.add_object(self, one)
+        parts, first = one.parts, 0
+        while len(parts) - first > TOLD_PARTS:
+            self._tell(PartsArePut(parts[first : first + TOLD_PARTS]))
+            first += TOLD_PARTS
+        self._tell(ObjectIsPut(msgspec.structs.replace(one, parts=parts[first:])))
+        self._told_s = self._now_s()
+
+    def go_on(self) -> None:
+        """A piece of the work is done."""
+        if self._now_s() - self._told_s >= TOLD_S:
+            self.end()
+
+    def end(self) -> None:
+        """Say what was not said yet."""
+        requests, bytes_read = self._told
+        self._tell(WorkGoesOn(self.requests - requests, self.bytes_read - bytes_read))
+        self._told = self.requests, self.bytes_read
+        self._told_s = self._now_s()
 
 
 class ColdWorker:
     """Does what orders say, with the object store that `open_objects` opens at the first of them."""
 
-    def __init__(self, open_objects: Callable[[], ObjectStore]) -> None:
+    def __init__(self, open_objects: Callable[[], ObjectStore], now_s: Callable[[], float] = time.monotonic) -> None:
         self._open_objects = open_objects
+        self._now_s = now_s
         self._opened: WorkHere | None = None
+        self._progress: _ToldProgress | None = None
+        """Of the upload or merge under way."""
 
-    def obey(self, order: Order) -> _Said:
-        """Do it; what came of it."""
+    def obey(self, order: Order, tell: Callable[[Progress], None]) -> _Said:
+        """Do it; what came of it. `tell` hears meanwhile how it goes on."""
         try:
-            return self._obey(order)
+            if not isinstance(order, (GatherLog, PutObjects, MergeObjects)):
+                return self._obey(order, WorkProgress())
+            there = order.there if isinstance(order, PutObjects) else ()
+            progress = self._progress = _ToldProgress(tell, self._now_s, there)
+            try:
+                return self._obey(order, progress)
+            finally:
+                self._progress = None
+                progress.end()
         except MillstreamError as error:
             key = error.key if isinstance(error, ObjectUnreadable) else None
             return WorkRefused(error.name, error.message, error.remedy, key), ()
@@ -76,10 +136,10 @@ class ColdWorker:
             words = " ".join(f"{type(error).__name__}: {error}"[:_MAX_WORDS].split())
             return WorkRefused("INTERNAL_ERROR", f"Unexpected {words}."), ()
 
-    def _obey(self, order: Order) -> _Said:
+    def _obey(self, order: Order, progress: WorkProgress) -> _Said:
         work = self._opened
         if work is None:
-            work = self._opened = WorkHere(self._open_objects(), _let_others_run, _let_others_run)
+            work = self._opened = WorkHere(self._open_objects(), self._pause, _let_others_run)
         match order:
             case ReadBlock(key, info):
                 raw, places = work.read_block(key, info)
@@ -89,9 +149,16 @@ class ColdWorker:
             case GatherLog(files, first_of, max_bytes):
                 return GatheredLog(work.gather(walk_files(files), first_of, max_bytes)), ()
             case PutObjects(name, row, class_of):
-                return ObjectsArePut(work.put(name, row, class_of)), ()
+                work.put(name, row, class_of, progress)
             case MergeObjects(name, row, sources, class_of):
-                return ObjectsArePut(work.merge(name, row, sources, class_of)), ()
+                work.merge(name, row, sources, class_of, progress)
+        return ObjectsArePut(), ()
+
+    def _pause(self) -> None:
+        """Between pieces of an upload or a merge."""
+        _let_others_run()
+        if self._progress is not None:
+            self._progress.go_on()
 
 
 def _let_others_run() -> None:
@@ -107,7 +174,7 @@ def serve(worker: ColdWorker, channel: Channel) -> None:
     uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
 
     def answer(frame: ColdFrame, order: Order) -> None:
-        said, body = worker.obey(order)
+        said, body = worker.obey(order, lambda progress: channel.send(frame.number, encode_head(progress)))
         try:
             channel.send(frame.number, encode_head(said), *body)
         except OSError:
