@@ -33,6 +33,7 @@ from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
 from benchmarks.mqtt import measure_mqtt
+from benchmarks.mqtt_reconnects import measure_mqtt_reconnects
 from benchmarks.mqtt_restart import measure_mqtt_restart
 from benchmarks.mqtt_sessions import measure_mqtt_sessions
 from benchmarks.nexmark.measure import measure_nexmark
@@ -101,6 +102,7 @@ def main() -> int:
             "nothing waits": measure_mqtt_restart(),
             "a message waits in each": measure_mqtt_restart(waiting=True),
         },
+        "mqtt-reconnects": measure_mqtt_reconnects,
         "mqtt-sessions": lambda: {
             "lasting": measure_mqtt_sessions(),
             "clean": measure_mqtt_sessions(clean=True),

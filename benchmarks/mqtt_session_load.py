@@ -3,7 +3,9 @@ connects elsewhere when its connection is lost.
 
 `python -m benchmarks.mqtt_session_load FIRST COUNT lasting|clean` obeys JSON lines: `{"do": "connect", "places":
 [...]}` has client N connect at the place N modulo their number, and `{"do": "report"}` says what has happened since.
-Clients come back as fast as 200 at a time can, without the wait that real ones have.
+`{"do": "cut", "moves": false, "at_once": N}` closes all connections in one go; then all clients come back, to where
+they were or each to another place. Clients come back as fast as 200 (or N) at a time can, without the wait that real
+ones have.
 """
 
 from __future__ import annotations
@@ -63,6 +65,11 @@ class SessionLoad:
     ) -> None:
         self._process.communicate()
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def ask(self, order: dict[str, Any]) -> None:
         """Have it do something; `answer` says what came of it."""
         assert self._process.stdin is not None
@@ -105,6 +112,7 @@ class _Held:
         self._to_connect: deque[_Client] = deque()
         self._to_retry: deque[tuple[float, _Client]] = deque()
         self._under_way = 0
+        self._at_once = _AT_ONCE
         self._is_connecting = False
         self._counts = dict.fromkeys(("open", "lost", "back", "back_with_session", "refused"), 0)
         self._away_s: list[float] = []
@@ -134,6 +142,13 @@ class _Held:
             self._to_connect.extend(self._clients)
             self._is_connecting = True
             return
+        if order["do"] == "cut":
+            self._at_once = order["at_once"]
+            for client in self._clients:
+                if client.socket is not None:
+                    self._lose(client, moves=order["moves"])
+            _say({"cut": len(self._to_connect)})
+            return
         _say(
             {
                 "counts": self._counts,
@@ -148,7 +163,7 @@ class _Held:
         now_s = time.monotonic()
         while self._to_retry and self._to_retry[0][0] <= now_s:
             self._to_connect.append(self._to_retry.popleft()[1])
-        while self._to_connect and self._under_way < _AT_ONCE:
+        while self._to_connect and self._under_way < self._at_once:
             client = self._to_connect.popleft()
             place = self._places[client.place % len(self._places)]
             client.socket = connect_from(source_of(client.number), place, blocks=False)
@@ -218,16 +233,17 @@ class _Held:
         self._messages.append((int(message), (time.monotonic_ns() - int(sent_ns)) / 1e6))
         return b"\x40\x02" + packet[place : place + 2]
 
-    def _lose(self, client: _Client) -> None:
-        """It connects to another place; where it never was let in there, a little later."""
+    def _lose(self, client: _Client, *, moves: bool = True) -> None:
+        """It connects again, to another place if it moves; where it never was let in there, a little later."""
         assert client.socket is not None
         self._selector.unregister(client.socket)
         client.socket.close()
         client.socket = None
-        client.place += 1 + client.number % (len(self._places) - 1 or 1)
+        if moves:
+            client.place += 1 + client.number % (len(self._places) - 1 or 1)
         if client.is_open:
             client.is_open = False
-            client.lost_s = client.lost_s or time.monotonic()
+            client.lost_s = time.monotonic()
             self._counts["open"] -= 1
             self._counts["lost"] += 1
             self._to_connect.append(client)

@@ -26,7 +26,7 @@ from benchmarks.mqtt_packets import publish_packet
 from benchmarks.mqtt_session_load import SessionLoad, payload_of, topic_of
 from millstream.server.child import RoleProcess
 
-__all__ = ["measure_mqtt_sessions"]
+__all__ = ["HeldSessions", "SessionPlace", "measure_mqtt_sessions", "round_figures"]
 
 _PORTS: Final = ("--mqtt-port", "0", "--grpc-port", "0", "--remoting-port", "0")
 _SETTLE_S: Final = 10.0
@@ -47,8 +47,8 @@ def measure_mqtt_sessions(
     a message is with each of some; with sessions that last, what becomes of a killed proxy's clients, and of
     messages meanwhile."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as running:
-        place = _Place(Path(scratch), running, proxies)
-        held = _Held(running, sessions, loads, clean=clean)
+        place = SessionPlace(Path(scratch), running, proxies)
+        held = HeldSessions(running, sessions, loads, clean=clean)
         chosen = random.Random(_SEED)
         place.note_start()
         found: dict[str, object] = {"sessions": sessions, "proxies": proxies, "kind": "clean" if clean else "lasting"}
@@ -69,10 +69,10 @@ def measure_mqtt_sessions(
             found["killed_proxy"] = _kill_one(place, held, chosen, sessions, messages)
             found["after_the_kill"] = place.memory(sessions)
         found["load_average_1_min"] = os.getloadavg()[0]
-    return _rounded(found)
+    return round_figures(found)
 
 
-class _Place:
+class SessionPlace:
     """A nameserver, a broker and proxies."""
 
     def __init__(self, folder: Path, running: ExitStack, proxies: int) -> None:
@@ -114,13 +114,20 @@ class _Place:
         """Processor seconds of all of them so far."""
         return sum(cpu_s(pid) for pid in self._pids.values())
 
+    def cpu_by_role_s(self) -> dict[str, float]:
+        """The same, of the broker, of all proxies and of the nameserver."""
+        found = dict.fromkeys(("broker", "proxies", "nameserver"), 0.0)
+        for name, pid in self._pids.items():
+            found[name if name in found else "proxies"] += cpu_s(pid)
+        return found
+
     def kill_first_proxy(self) -> None:
         """End it as kill -9 does."""
         self._proxies[0].kill()
         del self._pids["proxy-0"]
 
 
-class _Held:
+class HeldSessions:
     """The clients, in some processes."""
 
     def __init__(self, running: ExitStack, sessions: int, loads: int, *, clean: bool) -> None:
@@ -138,6 +145,14 @@ class _Held:
     def connect(self, places: Sequence[str]) -> None:
         """Have all of them connect and subscribe."""
         self._ask_all({"do": "connect", "places": list(places)})
+
+    def cut(self, *, moves: bool, at_once: int) -> None:
+        """Cut all their connections; they come back, so many of a process at a time, to other proxies if they move."""
+        self._ask_all({"do": "cut", "moves": moves, "at_once": at_once})
+
+    def cpu_s(self) -> float:
+        """Processor seconds of the processes that hold them so far."""
+        return sum(cpu_s(one.pid) for one in self._loads)
 
     def wait_for(self, holds: Callable[[], bool]) -> float:
         """Look until something holds, or patience is over; when that was."""
@@ -167,7 +182,7 @@ class _Held:
 
 
 def _kill_one(
-    place: _Place, held: _Held, chosen: random.Random, sessions: int, messages: int
+    place: SessionPlace, held: HeldSessions, chosen: random.Random, sessions: int, messages: int
 ) -> dict[str, float | int]:
     """Kill the first proxy; meanwhile half of the messages go to its clients, the other half to those of others."""
     proxies = len(place.addresses)
@@ -202,7 +217,7 @@ def _kill_one(
     }
 
 
-def _send_to(address: str, numbers: Sequence[int], held: _Held) -> dict[str, float]:
+def _send_to(address: str, numbers: Sequence[int], held: HeldSessions) -> dict[str, float]:
     """A message to each of these clients, some at a time; what arrived."""
     sender = _publisher(address)
     for start in range(0, len(numbers), _WINDOW):
@@ -237,9 +252,14 @@ def _memory(pid: int) -> dict[str, int]:
     }
 
 
-def _rounded(found: dict[str, Any]) -> dict[str, object]:
+def round_figures(found: dict[str, Any]) -> dict[str, object]:
+    """The same with two digits behind the point."""
     return {
-        name: _rounded(value) if isinstance(value, dict) else round(value, 2) if isinstance(value, float) else value
+        name: round_figures(value)
+        if isinstance(value, dict)
+        else round(value, 2)
+        if isinstance(value, float)
+        else value
         for name, value in found.items()
     }
 

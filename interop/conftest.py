@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,9 @@ from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.proxy.remote.access import FOLLOW_INTERVAL_S
 from millstream.security.signature import Credentials
 from millstream.server.child import RoleProcess, ServerProcess
+
+# By path: a package of another project that is installed as `tests` would be found first.
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 SUPER_USER = Credentials("root", "secret-of-root")
 """Of those servers that have access control."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.database_servers import DatabaseServer, running_mariadb
 
+from database_servers import DatabaseServer, running_mariadb
 from interop.server import Server
 from millstream.model.message import Message
 from millstream.streams.connectors.jdbc.databases.database import DatabaseConnection, open_database

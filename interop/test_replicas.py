@@ -116,7 +116,10 @@ def test_it_reads_a_message_from_the_replica_by_its_id(tool: AdminTool, replicas
         sent = client.send(Message("read", b"seen"))
     port = int(replicas.brokers[1].addresses["broker"].rpartition(":")[2])
     at_replica = f"{sent.offset_message_id[:8]}{port:08X}{sent.offset_message_id[16:]}"
-    printed = tool.done("queryMsgById", t="read", i=at_replica)
+    # The replica hears a little after the sender that every member has it.
+    deadline_s = time.monotonic() + _JOIN_S
+    while "no message" in (printed := tool("queryMsgById", t="read", i=at_replica)) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
     assert re.search(r"^Topic:\s+read$", printed, re.MULTILINE), printed
 
 
