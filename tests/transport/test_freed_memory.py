@@ -79,11 +79,29 @@ def test_buffers_that_are_in_use_are_looked_through_no_second_time(process: Proc
     assert process.trims == 1
 
 
-def test_a_process_whose_clients_hold_little_keeps_its_memory(process: Process) -> None:
+def test_a_process_that_grows_a_little_keeps_its_memory(process: Process) -> None:
+    process.sweep(MIB)
     for grown in range(1, 10):
-        process.resident = (100 + 50 * grown) * MIB
+        process.resident = (100 + 12 * grown) * MIB
         process.sweep(MIB)
     assert process.trims == 0
+
+
+def test_what_came_and_went_between_two_sweeps_is_given_back(process: Process) -> None:
+    process.sweep(0)
+    process.resident = 300 * MIB
+    for _ in range(5):
+        process.sweep(0)
+    assert process.resident == process.live
+    assert (process.collections, process.trims) == (1, 1)
+
+
+def test_a_process_that_needs_more_for_good_is_looked_through_once(process: Process) -> None:
+    process.sweep(0)
+    process.resident = process.live = 300 * MIB
+    for _ in range(300):
+        process.sweep(MIB)
+    assert (process.collections, process.trims) == (1, 1)
 
 
 def test_work_that_takes_long_is_done_seldom(process: Process) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from millstream.protocol.websocket import CloseCode, Opcode, encode_frame
 from millstream.security.tls import TlsMode
 from millstream.transport.connection_memory import FRAME_LIMIT_S
 from millstream.transport.http_port import WEBSOCKET_EXTENSION, AsgiPort
+from millstream.transport.input_pacing import INPUT_AT_ONCE_BYTES
 from millstream.transport.websocket_connection import (
     CLOSE_LIMIT_S,
     MAX_WAITING_MESSAGES,
@@ -243,6 +245,30 @@ async def test_a_flood_of_small_frames_is_taken_in_many_turns_so_that_others_hav
     assert turns > 50
     counting.cancel()
     await peer.close()
+
+
+async def test_floods_of_many_clients_share_one_turn(ground: Ground) -> None:
+    peers = [await ground.open() for _ in range(40)]
+    pieces = client_frame(b"", 9) * (4096 // 6)
+    taken = list[int]()
+    share, per_turn = ground.port.memory.input, 0
+    for peer in peers:
+        peer.writer.write(pieces * 8)
+    await asyncio.sleep(0)
+
+    def count_take(data: bytes, real: Callable[[bytes], None]) -> None:
+        nonlocal per_turn
+        per_turn += len(data)
+        real(data)
+
+    for one in ground.echo.sockets:
+        one._take = partial(count_take, real=one._take)  # type: ignore[method-assign]
+    while sum(taken) < 40 * len(pieces):
+        per_turn = 0
+        await asyncio.sleep(0)
+        taken.append(per_turn)
+    assert max(taken) <= INPUT_AT_ONCE_BYTES + 4096
+    assert share.waiting > 0
 
 
 async def test_half_a_message_is_freed_with_its_connection_and_not_later_with_the_garbage(ground: Ground) -> None:

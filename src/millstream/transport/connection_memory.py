@@ -8,6 +8,7 @@ from typing import Final
 
 from millstream.model.errors import ConnectionFailed
 from millstream.transport.freed_memory import FreedMemory
+from millstream.transport.input_pacing import InputPacing
 from millstream.transport.late_answers import LateAnswers
 
 __all__ = [
@@ -322,6 +323,7 @@ class ConnectionMemory:
         """Those of the connections that have not signed a request yet, where access control is on."""
         self.answers = UnreadAnswers()
         self.late_answers = LateAnswers()
+        self.input = InputPacing()
         self._freed = freed or FreedMemory()
         self._others: list[Callable[[], int]] = []
 

@@ -32,6 +32,10 @@ _COLLECTION_SHARE: Final = 0.005
 """Shares of the processor time that the two kinds of work may take: they stop the event loop. Holes of 200 MiB take
 15 ms, a search for garbage 0.3 s with 8,000 sessions."""
 
+_UNSEEN_BYTES: Final = 128 * 1024 * 1024
+"""Bytes by which the process grows, since it gave back last, that count as held by clients although nobody said so:
+what comes and goes between two sweeps is in no figure, and its holes stay."""
+
 _COLLECTION_BYTES: Final = 64 * 1024 * 1024
 """What clients held at least before garbage is searched for: a busy server frees 16 MiB again and again."""
 
@@ -77,6 +81,8 @@ class FreedMemory:
         self._less_since_s: float | None = None
         self._least_bytes: int | None = None
         """The process's memory at its least since the clients began to hold much, or since the last time."""
+        self._settled_bytes: int | None = None
+        """The process's memory at its least since it gave back last."""
         self._may_collect_s = 0.0
         self._may_give_back_s = 0.0
         self._may_look_s = 0.0
@@ -90,6 +96,7 @@ class FreedMemory:
         self.note_held(held_bytes)
         if held_bytes >= _MUCH_BYTES and now_s >= self._may_look_s:
             self._watch_growth(now_s)
+        self._note_growth()
         if self._most_bytes < _MUCH_BYTES or held_bytes > self._most_bytes // 4:
             self._less_since_s = None
         elif self._less_since_s is None:
@@ -98,6 +105,15 @@ class FreedMemory:
             self._give_back(now_s)
             self._most_bytes, self._less_since_s = held_bytes, None
 
+    def _note_growth(self) -> None:
+        """Count what was held between two sweeps, as the process's memory shows it."""
+        resident_bytes = self._resident()
+        if self._settled_bytes is None or resident_bytes < self._settled_bytes:
+            self._settled_bytes = resident_bytes
+        grown_bytes = resident_bytes - self._settled_bytes
+        if grown_bytes >= _UNSEEN_BYTES:
+            self.note_held(grown_bytes)
+
     def _give_back(self, now_s: float) -> None:
         """Much was freed a while ago."""
         self._may_give_back_s = now_s + _GIVE_BACK_INTERVAL_S
@@ -105,6 +121,7 @@ class FreedMemory:
             self._may_collect_s = now_s + self._measure(self._collect) / _COLLECTION_SHARE
         self._trim()
         self._least_bytes = None
+        self._settled_bytes = self._resident()
 
     def _watch_growth(self, now_s: float) -> None:
         """Give back the holes between buffers that are in use, once the process has grown."""

@@ -29,6 +29,7 @@ __all__ = [
     "CLOSE_LIMIT_S",
     "MAX_WAITING_MESSAGES",
     "MAX_WEBSOCKET_MESSAGE_BYTES",
+    "PIECE_BYTES",
     "PING_AFTER_S",
     "PONG_LIMIT_S",
     "SOCKET_UNREAD_LIMIT_S",
@@ -56,8 +57,7 @@ SOCKET_UNREAD_LIMIT_S: Final = 30.0
 CLOSE_LIMIT_S: Final = 2.0
 """Seconds that a client has to answer a close; then the connection ends all the same."""
 
-
-_PIECE_BYTES: Final = 4 * 1024
+PIECE_BYTES: Final = 4 * 1024
 """Bytes of a client that are taken in one turn of the event loop: they may be frames of six bytes. No more are read
 at a time, where the transport lets itself be told: what is read and not taken is in no budget."""
 
@@ -83,7 +83,7 @@ class WebSocketConnection(asyncio.Protocol):
     def __init__(self, port: WebSocketPort, transport: asyncio.Transport, peer: str) -> None:
         self.transport = transport
         if hasattr(transport, "max_size"):
-            transport.max_size = _PIECE_BYTES
+            transport.max_size = PIECE_BYTES
         self.unread = UnreadBuffer(port, transport, peer)
         self._port = port
         self._peer = peer
@@ -91,7 +91,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._held = b""
         """What was read and not taken, behind `_held_from`."""
         self._held_from = 0
-        self._going_on: asyncio.Handle | None = None
+        self._waits_for_turn = False
         self._waiting: deque[str] = deque()
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -183,18 +183,18 @@ class WebSocketConnection(asyncio.Protocol):
             return
         if self._held:
             self._held, self._held_from = self._held[self._held_from :] + data, 0
-        elif len(data) > _PIECE_BYTES:
-            self._held, self._held_from = data, 0
-            self._go_on()
-        else:
+        elif len(data) <= PIECE_BYTES and self._port.memory.input.take_now(len(data)):
             self._take(data)
+        else:
+            self._held, self._held_from = data, 0
+            self._throttle()
 
     def _go_on(self) -> None:
         """Take a piece of what was read."""
-        self._going_on = None
-        if self._is_full:
+        self._waits_for_turn = False
+        if self._is_full or not self._held:
             return
-        end = self._held_from + _PIECE_BYTES
+        end = self._held_from + PIECE_BYTES
         piece = self._held[self._held_from : end]
         self._held_from = end
         if end >= len(self._held):
@@ -299,8 +299,9 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Read only while what was read is taken."""
-        if self._held and self._going_on is None and not self._is_full:
-            self._going_on = asyncio.get_running_loop().call_soon(self._go_on)
+        if self._held and not self._waits_for_turn and not self._is_full:
+            self._waits_for_turn = True
+            self._port.memory.input.wait(min(len(self._held) - self._held_from, PIECE_BYTES), self._go_on)
         wanted = not self._held and not self._is_full
         if wanted is self._reads or self._is_lost or self.transport.is_closing():
             return

@@ -24,7 +24,7 @@ from millstream.proxy.http.service import HttpService
 from millstream.proxy.http.settlement import DeliveryPlace, Settlement, check_handles, settle
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
 from millstream.proxy.throttle import Caller
-from millstream.transport.websocket_connection import WebSocketConnection
+from millstream.transport.websocket_connection import PIECE_BYTES, WebSocketConnection
 
 __all__ = ["WebSocketSession", "admit"]
 
@@ -34,6 +34,9 @@ _PATIENT: Final = frozenset(("CLIENT_THROTTLED", "TOO_MANY_REQUESTS"))
 """Refusals of a receive after which the session tries again by itself."""
 
 _AWAY: Final = frozenset((429, 503))
+_COMMAND_COST_BYTES: Final = PIECE_BYTES
+"""A command costs about as much time as taking that much of the smallest frames."""
+
 _TIMES: Final = {"nack": "delay", "extend": "invisible"}
 _OVER: Final = Refused("INVALID_RECEIPT_HANDLE", "").label
 """What settles a delivery as well: it is over."""
@@ -101,8 +104,9 @@ class WebSocketSession:
         giving.add_done_callback(self._note_end)
         try:
             while (text := await self._socket.receive()) is not None:
-                await self._obey(text)
                 # At a broker of this process a command ends within its turn, and thousands may wait.
+                await self._service.memory.input.turn(_COMMAND_COST_BYTES)
+                await self._obey(text)
                 await asyncio.sleep(0)
         except MillstreamError as error:
             self._close_for(error)
