@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 __all__ = ["INPUT_AT_ONCE_BYTES", "InputPacing"]
@@ -48,7 +49,7 @@ class InputPacing:
         if self.take_now(size_bytes):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.wait(size_bytes, lambda: place.done() or place.set_result(None))
+        self.wait(size_bytes, partial(_let_go_on, place))
         await place
 
     def _count(self, size_bytes: int) -> None:
@@ -68,3 +69,9 @@ class InputPacing:
             take()
         if self._waiting:
             self._count(0)
+
+
+def _let_go_on(place: asyncio.Future[None]) -> None:
+    # Who was cancelled meanwhile is done.
+    if not place.done():
+        place.set_result(None)
