@@ -27,13 +27,19 @@ from millstream.tiered.objects import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
 
-__all__ = ["BUCKET_SCHEMES", "BucketObjects", "open_bucket"]
+__all__ = ["BUCKET_SCHEMES", "LARGE_PUT_BYTES", "LARGE_PUT_S", "BucketObjects", "open_bucket"]
 
 BUCKET_SCHEMES: Final = ("s3", "gs", "az")
 """How addresses of buckets begin."""
 
 TIMEOUT_S: Final = 30
-"""Seconds that one request may take."""
+"""Seconds that one request may take, but for a large put."""
+
+LARGE_PUT_BYTES: Final = 1024 * 1024
+"""A put of more bytes has `LARGE_PUT_S`: it comes forward where the store takes little in a second."""
+
+LARGE_PUT_S: Final = 600
+"""Seconds that it may take: an object of 32 MiB at 56 KB/s."""
 
 MAX_RETRIES: Final = 3
 """Times that the client tries a request again by itself; the caller's backoff comes after them."""
@@ -62,25 +68,35 @@ def open_bucket(url: str, options: Mapping[str, str] | None = None) -> BucketObj
         raise ExtraMissing("Tiered storage in a bucket", error.name, extra="tiered") from error
     retry = {"max_retries": MAX_RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
     config = dict(options or {})
-    client = {"timeout": timedelta(seconds=TIMEOUT_S), "allow_http": config.get("endpoint", "").startswith("http:")}
+    allow_http = config.get("endpoint", "").startswith("http:")
+
+    def open_with(timeout_s: float) -> Bucket:
+        client = {"timeout": timedelta(seconds=timeout_s), "allow_http": allow_http}
+        return from_url(url, config=config, client_options=client, retry_config=retry)  # type: ignore[call-overload, no-any-return]
+
     try:
-        bucket = from_url(url, config=config, client_options=client, retry_config=retry)  # type: ignore[call-overload]
+        bucket = open_with(TIMEOUT_S)
+        # What lies in this process is not there a second time.
+        is_remote = url.partition("://")[0] in BUCKET_SCHEMES
+        return BucketObjects(bucket, open_with(LARGE_PUT_S) if is_remote else bucket)
     except (BaseError, ValueError) as error:
         raise ObjectStoreDenied(f"{url}: {_cause(error)}") from error
-    return BucketObjects(bucket)
 
 
 class BucketObjects:
-    """The objects of one bucket below one prefix; belongs to the process that made it."""
+    """The objects of one bucket below one prefix; belongs to the process that made it. `slow` is the same one, which
+    gives a request the time that a large put may take."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, slow: Bucket) -> None:
         self._bucket = bucket
+        self._slow = slow
         self._process = os.getpid()
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """See `ObjectStore`."""
+        bucket = self._slow if len(data) > LARGE_PUT_BYTES else self._bucket
         with self._meaning(check_key(key)):
-            self._bucket.put(key, data, mode="create" if create_only else "overwrite", use_multipart=False)
+            bucket.put(key, data, mode="create" if create_only else "overwrite", use_multipart=False)
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """See `ObjectStore`."""
