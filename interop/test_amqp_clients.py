@@ -87,7 +87,8 @@ def test_rabbitmqs_java_client_loses_nothing_of_a_load(address: str) -> None:
     if not jars.exists():
         install(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"], folder)
     tool = ["java", "-cp", f"{jars}/*", "com.rabbitmq.perf.PerfTest", "--uri", f"amqp://guest:guest@{address}"]
-    load = "-x 2 -y 2 -s 100 -c 100 -q 200 -f persistent -u perf -ad false -C 1500 -D 1500".split()
+    # One consumer: of two, each waits for half of the messages, and never ends where the other was given one more.
+    load = "-x 2 -y 1 -s 100 -c 100 -q 200 -f persistent -u perf -ad false -C 1500 -D 3000".split()
     done = subprocess.run([*tool, *load], stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=True, text=True)
     assert "sending rate avg" in done.stdout
     assert "nacked: 0 msg/s" in done.stdout or "nacked" not in done.stdout
