@@ -15,6 +15,7 @@ from millstream.tiered.cold_map import ColdMap, ColdStretch, commit_stretch
 from millstream.tiered.cold_work import WorkHere
 from millstream.tiered.merging import ObjectUnreadable, merge_objects
 from millstream.tiered.verification import verify_object
+from millstream.tiered.work_progress import WorkProgress
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def merge(objects: FaultyObjects, cold: ColdMap, uploader: object, group_bytes: 
     rows = cold.stretches()
     row = ColdStretch(0, 0, cold.uploaded_log_offset, replaces=tuple(name for name, _ in rows))
     sources = [one for _, row in rows for one in row.objects or ()]
-    merged = merge_objects(objects, uploader, "m", row, sources, group_bytes=group_bytes)  # type: ignore[arg-type]
+    merged = merge_objects(objects, uploader, "m", row, sources, WorkProgress(), group_bytes)  # type: ignore[arg-type]
     return commit_stretch(row, merged)
 
 

@@ -144,6 +144,20 @@ def test_a_key_with_other_bytes_is_never_taken_for_ours(store: MessageStore) -> 
     assert objects.objects["s0/00000.msc"] == b"of somebody else"
 
 
+def test_each_attempt_at_an_object_says_that_the_upload_comes_forward(store: MessageStore) -> None:
+    fill(store, 60)
+    stretch = gather_stretch(store.walk_log(0, store.visible_log_offset), lambda _topic: 0)
+    row, pauses = ColdStretch(1, 0, stretch.log_end), list[int]()
+    for failures in (0, MAX_ATTEMPTS - 1):
+        said = list[None]()
+        objects = FaultyObjects()
+        objects.plan.extend([ObjectFault.BEFORE] * failures)
+        uploader = StretchUpload(objects, "c", "b", sleep=lambda _s: None, pause=lambda said=said: said.append(None))  # type: ignore[misc]
+        uploader.put("s", row, stretch)
+        pauses.append(len(said))
+    assert pauses[1] == pauses[0] + MAX_ATTEMPTS - 1
+
+
 def test_an_upload_gives_up_after_its_attempts_and_at_once_where_trying_is_in_vain(store: MessageStore) -> None:
     fill(store, 60)
     objects = FaultyObjects()

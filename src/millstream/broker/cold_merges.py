@@ -69,10 +69,8 @@ class ColdMerges:
         keep_ms: Callable[[str], int],
         may_join: Callable[[Sequence[ColdStretch]], bool],
     ) -> None:
-        self.merges = self.puts = self.bytes_written = 0
-        """Since the start."""
-        self.progress = WorkProgress()
-        """What merges have read since the start, also those that failed; its objects are those of the last one."""
+        self.merges = self.puts = self.bytes_written = self.reads = self.bytes_read = 0
+        """Since the start; the reads are requests, also those of merges that failed."""
         self._cold, self._keeper, self._work, self._thread, self._clock = cold, keeper, work, thread, clock
         self._new_name, self._whose, self._class_of, self._may_join = new_name, whose, class_of, may_join
         self._planner = MergePlanner(cold, keep_ms, may_join)
@@ -103,16 +101,19 @@ class ColdMerges:
         topics = {part.topic for one in plan.rewritten for part in one.parts}
         classes = {topic: self._class_of(topic) for topic in topics}
         loop = asyncio.get_running_loop()
-        self.progress = WorkProgress(requests=self.progress.requests, bytes_read=self.progress.bytes_read)
+        progress = WorkProgress()
         try:
             merged = await loop.run_in_executor(
-                self._thread, self._work.merge, self._whose(name), row, plan.rewritten, classes, self.progress
+                self._thread, self._work.merge, self._whose(name), row, plan.rewritten, classes, progress
             )
         except ObjectUnreadable as error:
             # They stay as they are until the next start: readers are led past what is damaged, as before.
             self._refused |= {one for one, source in plan.rows.items() if error.key in _keys_of(source)}
             _log.error("Cold messages are not merged, since an object of theirs cannot be read: %s", error)
             return False
+        finally:
+            self.reads += progress.requests
+            self.bytes_read += progress.bytes_read
         done = self._finish(plan, row, merged)
         if done is None:
             # Some of it was removed or copied meanwhile: the begun row goes as after a crash.

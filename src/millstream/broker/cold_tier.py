@@ -57,7 +57,6 @@ from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.process.cold_process import ColdProcess
 from millstream.tiered.upload import STRETCH_BYTES
-from millstream.tiered.work_progress import WorkProgress
 
 __all__ = ["ColdTier", "ListedRanges", "TieredOptions", "encode_restored_rows"]
 
@@ -521,23 +520,24 @@ class ColdTier:
         """How much is where, and what went wrong last."""
         found = [one for _, one in self.map.objects]
         counters, merges = self.blocks.counters, self._merges
-        merged = (0, 0, 0) if merges is None else (merges.puts, merges.bytes_written, merges.merges)
-        read = WorkProgress() if merges is None else merges.progress
+        merged = (0, 0, 0, 0)
+        if merges is not None:
+            merged = merges.puts + merges.reads, merges.bytes_written, merges.bytes_read, merges.merges
         return ColdTierReport(
             len(found),
             sum(one.size_bytes for one in found),
             self.map.uploaded_log_offset,
             max(0, self._store.visible_log_offset - self._first_behind),
             sum(len(row.removed_ms) for row in self.map.rows.values()),
-            counters.requests + self._puts + merged[0] + read.requests,
+            counters.requests + self._puts + merged[0],
             self._bytes_written + merged[1],
-            counters.bytes_read + read.bytes_read,
+            counters.bytes_read + merged[2],
             counters.blocks_wanted,
             counters.blocks_cached,
             self._errors,
             counters.damaged,
             self.blocks.losses.passed_over,
-            merged[2],
+            merged[3],
             self._dropped_bytes,
             self._last_error,
             self._work.pid,

@@ -71,9 +71,7 @@ class ColdWork(Protocol):
         """Gather what goes up of topics from their log offsets on, and keep it for `put`: see `gather_stretch`."""
         ...
 
-    def put(
-        self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int], progress: WorkProgress | None = None
-    ) -> tuple[ColdObject, ...]:
+    def put(self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int]) -> tuple[ColdObject, ...]:
         """Put what was gathered last, which is the row's: see `StretchUpload`."""
         ...
 
@@ -83,7 +81,7 @@ class ColdWork(Protocol):
         row: ColdStretch,
         sources: Sequence[ColdObject],
         class_of: Mapping[str, int],
-        progress: WorkProgress | None = None,
+        progress: WorkProgress,
     ) -> tuple[ColdObject, ...]:
         """Put the messages of objects into new ones, which are the row's: see `merge_objects`. Raises as that."""
         ...
@@ -179,7 +177,7 @@ class WorkHere:
         row: ColdStretch,
         sources: Sequence[ColdObject],
         class_of: Mapping[str, int],
-        progress: WorkProgress | None = None,
+        progress: WorkProgress,
     ) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
         return merge_objects(self._objects, self._upload(name, class_of), name.name, row, sources, progress)

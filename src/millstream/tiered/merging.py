@@ -40,26 +40,28 @@ def merge_objects(
     name: str,
     row: ColdStretch,
     sources: Sequence[ColdObject],
-    progress: WorkProgress | None = None,
+    progress: WorkProgress,
     group_bytes: int = STRETCH_BYTES,
 ) -> tuple[ColdObject, ...]:
     """Put the messages of the sources, which are in the order of the log, into objects of the row of that name.
 
-    `progress` has no objects yet. `group_bytes` are those of records that are held in memory at one time, but for what
+    `progress` is the merge's own. `group_bytes` are those of records that are held in memory at one time, but for what
     a single queue has. Raises ObjectUnreadable, ObjectStoreDenied, ObjectStoreAway.
     """
-    progress = progress or WorkProgress()
+    merged: list[ColdObject] = []
     parts = [_read_parts(objects, one, progress) for one in sources]
     for queues in _group(parts, upload.class_of, group_bytes):
         gathered = GatheredRecords(lambda _topic: 0)
         for one, own in zip(sources, parts, strict=True):
             wanted = [block for queue, part in own.items() if queue in queues for block in part.blocks]
-            for info, frame in _read_blocks(objects, one.key, sorted(wanted, key=_position), progress):
+            for info, frame in _read_blocks(
+                objects, one.key, sorted(wanted, key=lambda block: block.position), progress
+            ):
                 _take(gathered, one.key, info, frame)
                 upload.pause()
         stretch = GatheredStretch(row.log_begin, row.log_end, gathered.finish())
-        upload.put(name, row, stretch, len(progress.objects), progress)
-    return tuple(progress.objects)
+        merged += upload.put(name, row, stretch, len(merged), progress)
+    return tuple(merged)
 
 
 def _read_parts(objects: ObjectStore, one: ColdObject, progress: WorkProgress) -> dict[_Queue, ChunkPart]:
@@ -127,10 +129,6 @@ def _read_blocks(
         for info in blocks[start:behind]:
             yield info, data[info.position - first : _end_of(info) - first]
         start = behind
-
-
-def _position(info: BlockInfo) -> int:
-    return info.position
 
 
 def _end_of(info: BlockInfo) -> int:

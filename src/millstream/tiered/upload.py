@@ -84,11 +84,10 @@ class StretchUpload:
     ) -> tuple[ColdObject, ...]:
         """Put all objects of the row of that name; what they hold once all of them are there.
 
-        `first_number` is how many the row has already of another stretch. Those that `progress` has beyond them are in
-        the store since an attempt at the same stretch before this one, and are not put again; ObjectExists where they
-        have other bytes.
+        `first_number` is how many the row has already. `progress` hears of each as soon as it is there.
         """
         progress = progress or WorkProgress()
+        found: list[ColdObject] = []
         for number, parts in enumerate(share_out(stretch.queues, self.class_of), first_number):
             if number >= MAX_STRETCH_OBJECTS:
                 raise StoreError("STORE_FAILED", f"The stretch {name} has more than {MAX_STRETCH_OBJECTS} objects.")
@@ -102,15 +101,10 @@ class StretchUpload:
                 pause=self.pause,
             )
             key = object_key(name, number)
-            checksum = crc32(data)
-            if number < len(progress.objects):
-                there = progress.objects[number]
-                if (there.key, there.size_bytes, there.checksum) != (key, len(data), checksum):
-                    raise ObjectExists(key)
-                continue
             self._put(key, data)
-            progress.add_object(ColdObject(key, len(data), checksum, _parts_of(footer)))
-        return tuple(progress.objects[first_number:])
+            found.append(ColdObject(key, len(data), crc32(data), _parts_of(footer)))
+            progress.add_object(found[-1])
+        return tuple(found)
 
     def _put(self, key: str, data: bytes) -> None:
         for attempt in range(MAX_ATTEMPTS):
@@ -118,14 +112,16 @@ class StretchUpload:
                 self.objects.put(key, data, create_only=True)
                 return
             except ObjectExists:
-                # Keys are of one stretch: an earlier request arrived, and its answer or who waited for it was lost.
-                if self.objects.get(key) == data:
+                # Keys are of one attempt at one stretch: an earlier request arrived, and its answer was lost.
+                if attempt and self.objects.get(key) == data:
                     return
                 raise
             except ObjectStoreAway:
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 self.sleep(_RETRY.wait_s(attempt))
+                # An attempt may take minutes, and the number of them is bounded here.
+                self.pause()
 
 
 def _parts_of(footer: ChunkFooter) -> tuple[ColdPart, ...]:

@@ -1,4 +1,4 @@
-"""How far an upload or a merge has come: what is done need not be done again, and who comes forward is not given up."""
+"""How far an upload or a merge has come: who comes forward is not given up, and what it reads is counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WorkProgress:
     """Added to by who does the work, in whatever thread; read by who waits for it, at any time."""
 
     objects: list[ColdObject] = field(default_factory=list)
-    """Those that are in the store, by number. An upload that begins with some of them puts the others alone."""
+    """Those that it has put so far."""
     requests: int = 0
     """Requests to read, and not to put."""
     bytes_read: int = 0

@@ -137,15 +137,18 @@ def test_merges_are_those_that_the_broker_itself_would_make_and_name_what_they_c
         begin = gathered.log_end
     assert len(sources) > 2
     whole, classes = ColdStretch(0, 0, end), {"a": 1, "b": 1}
-    expected = here.merge(StretchName("c", "b", "here"), whole, sources, classes)
-    found = bench.process.merge(StretchName("c", "b", "process"), whole, sources, classes)
+    read = WorkProgress()
+    expected = here.merge(StretchName("c", "b", "here"), whole, sources, classes, WorkProgress())
+    found = bench.process.merge(StretchName("c", "b", "process"), whole, sources, classes, read)
     assert [one.parts for one in found] == [one.parts for one in expected]
     for one, other in zip(found, expected, strict=True):
         assert bench.objects.get(one.key) == bench.objects.get(other.key)
+    assert tuple(read.objects) == found
+    assert read.bytes_read >= sum(one.size_bytes for one in sources) // 2
     bench.objects.delete([sources[1].key])
     for work in (here, bench.process):
         with pytest.raises(ObjectUnreadable) as caught:
-            work.merge(StretchName("c", "b", f"again-{id(work)}"), whole, sources, classes)
+            work.merge(StretchName("c", "b", f"again-{id(work)}"), whole, sources, classes, WorkProgress())
         assert (caught.value.key, caught.value.name) == (sources[1].key, "OBJECT_NOT_FOUND")
 
 
@@ -156,9 +159,8 @@ def test_errors_keep_their_meaning(bench: Bench, tmp_path: Path) -> None:
         bench.process.read_block("nothing", info)
     with pytest.raises(ObjectNotFound, match="'nothing'"):
         bench.read_soon("nothing", info).result(PATIENCE_S)
-    bench.objects.put("t/00000.msc", b"other bytes")
     with pytest.raises(ObjectExists):
-        bench.upload(bench.process, "t")
+        bench.upload(bench.process, "s")
     file = tmp_path / "objects" / one.key
     data = bytearray(file.read_bytes())
     data[info.position + 5] ^= 1
@@ -246,13 +248,13 @@ def test_a_process_that_does_not_answer_is_killed(bench: Bench, monkeypatch: pyt
     eventually_blocking(lambda: bench.process.pid is None)
 
 
-def test_an_upload_takes_as_long_as_it_comes_forward_and_ends_where_it_does_not(
+def test_a_merge_takes_as_long_as_it_comes_forward_and_ends_where_it_does_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cold_process, "LOOK_S", 0.01)
-    row = bench.gather(bench.process)
-    progress = WorkProgress()
-    put = bench.begin(lambda: bench.process.put(StretchName("c", "b", "s"), row, {}, progress))
+    sources = bench.upload(bench.process, "s")
+    row, progress = ColdStretch(0, 0, bench.store.visible_log_offset), WorkProgress()
+    merge = bench.begin(lambda: bench.process.merge(StretchName("c", "b", "m"), row, sources, {}, progress))
     run = bench.process._run
     assert run is not None
     [(number, given)] = run.waiting.items()
@@ -265,35 +267,13 @@ def test_an_upload_takes_as_long_as_it_comes_forward_and_ends_where_it_does_not(
             frame = ColdFrame(number, encode_head(said), b"")
             bench.loop.call_soon_threadsafe(bench.process._hand_out, run, frame)
         eventually_blocking(lambda: progress.requests == 2 * (told + 1))  # noqa: B023 - called at once
-        assert not put.done()
+        assert not merge.done()
         assert progress.objects[-1].parts == one.parts * 2
     assert progress.bytes_read == 50
     bench.now_s += cold_process.MAX_UPLOAD_S
     with pytest.raises(ObjectStoreAway, match="no answer"):
-        put.result(PATIENCE_S)
+        merge.result(PATIENCE_S)
     eventually_blocking(lambda: bench.process.pid is None)
-
-
-def test_what_is_put_and_read_is_told_at_once_and_not_put_again(bench: Bench) -> None:
-    progress = WorkProgress()
-    row = bench.gather(bench.process)
-    put = bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, progress)
-    assert tuple(progress.objects) == put
-    assert len(put) > 1
-    first = put[0]
-    assert bench.objects.get(first.key)
-    bench.objects.delete([first.key, put[1].key])
-    bench.gather(bench.process)
-    # The first is said to be there, so it is not looked for; the others are put, or there with the same bytes.
-    again = WorkProgress([first])
-    assert bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, again) == put
-    with pytest.raises(ObjectNotFound):
-        bench.objects.head(first.key)
-    assert bench.objects.head(put[1].key).size_bytes == put[1].size_bytes
-    bench.gather(bench.process)
-    other = ColdObject(first.key, first.size_bytes, first.checksum ^ 1, first.parts)
-    with pytest.raises(ObjectExists):
-        bench.process.put(StretchName("c", "b", "s"), row, {"a": 1, "b": 2}, WorkProgress([other]))
 
 
 def test_a_process_that_does_not_answer_the_event_loop_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ MAX_READ_S: Final = 120.0
 """Seconds that the process takes to read at most; then it is killed, and the read is tried again later."""
 
 MAX_UPLOAD_S: Final = 900.0
-"""Seconds that an upload or a merge may be without any progress, however long it takes in all: that is longer than five
-attempts at a request of 30 s."""
+"""Seconds that an upload or a merge may be without any progress, however long it takes in all: that is longer than one
+request to put an object may take."""
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at whether what is waited for takes too long."""
@@ -204,16 +204,9 @@ class ColdProcess:
         assert isinstance(answer, GatheredLog)
         return answer.gathered
 
-    def put(
-        self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int], progress: WorkProgress | None = None
-    ) -> tuple[ColdObject, ...]:
+    def put(self, name: StretchName, row: ColdStretch, class_of: Mapping[str, int]) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
-        progress = progress or WorkProgress()
-        there = tuple(msgspec.structs.replace(one, parts=()) for one in progress.objects)
-        answer, _ = self._order(PutObjects(name, row, dict(class_of), there), MAX_UPLOAD_S, progress)
-        _check(answer)
-        assert isinstance(answer, ObjectsArePut)
-        return tuple(progress.objects)
+        return self._put(PutObjects(name, row, dict(class_of)), WorkProgress())
 
     def merge(
         self,
@@ -221,14 +214,10 @@ class ColdProcess:
         row: ColdStretch,
         sources: Sequence[ColdObject],
         class_of: Mapping[str, int],
-        progress: WorkProgress | None = None,
+        progress: WorkProgress,
     ) -> tuple[ColdObject, ...]:
         """See `ColdWork`."""
-        progress = progress or WorkProgress()
-        answer, _ = self._order(MergeObjects(name, row, tuple(sources), dict(class_of)), MAX_UPLOAD_S, progress)
-        _check(answer)
-        assert isinstance(answer, ObjectsArePut)
-        return tuple(progress.objects)
+        return self._put(MergeObjects(name, row, tuple(sources), dict(class_of)), progress)
 
     def close(self) -> None:
         """See `ColdWork`. What is under way fails. The event loop must be running."""
@@ -240,6 +229,12 @@ class ColdProcess:
             run.is_over.wait()
 
     # Orders
+
+    def _put(self, order: PutObjects | MergeObjects, progress: WorkProgress) -> tuple[ColdObject, ...]:
+        answer, _ = self._order(order, MAX_UPLOAD_S, progress)
+        _check(answer)
+        assert isinstance(answer, ObjectsArePut)
+        return tuple(progress.objects)
 
     def _order(self, order: Order, max_s: float, progress: WorkProgress | None = None) -> _Reply:
         """Wait, in a thread, for an answer, as long as no `max_s` are without progress; start the process if there is

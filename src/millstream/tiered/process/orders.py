@@ -67,12 +67,11 @@ class GatherLog(msgspec.Struct, frozen=True, array_like=True, tag="gather"):
 
 
 class PutObjects(msgspec.Struct, frozen=True, array_like=True, tag="put"):
-    """Put what was gathered, but for objects that are `there`; these come without their parts."""
+    """Put what was gathered."""
 
     name: StretchName
     row: ColdStretch
     class_of: dict[str, int]
-    there: tuple[ColdObject, ...] = ()
 
 
 class MergeObjects(msgspec.Struct, frozen=True, array_like=True, tag="merge"):

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -76,17 +76,15 @@ class _ToldProgress(WorkProgress):
 
     __slots__ = ("_now_s", "_tell", "_told", "_told_s")
 
-    def __init__(
-        self, tell: Callable[[Progress], None], now_s: Callable[[], float], there: Sequence[ColdObject]
-    ) -> None:
-        super().__init__([*there])
+    def __init__(self, tell: Callable[[Progress], None], now_s: Callable[[], float]) -> None:
+        super().__init__()
         self._tell = tell
         self._now_s = now_s
         self._told_s = now_s()
         self._told = (0, 0)
 
     def add_object(self, one: ColdObject) -> None:
-        WorkProgress.add_object(self, one)
+        super().add_object(one)
         parts, first = one.parts, 0
         while len(parts) - first > TOLD_PARTS:
             self._tell(PartsArePut(parts[first : first + TOLD_PARTS]))
@@ -122,8 +120,7 @@ class ColdWorker:
         try:
             if not isinstance(order, (GatherLog, PutObjects, MergeObjects)):
                 return self._obey(order, WorkProgress())
-            there = order.there if isinstance(order, PutObjects) else ()
-            progress = self._progress = _ToldProgress(tell, self._now_s, there)
+            progress = self._progress = _ToldProgress(tell, self._now_s)
             try:
                 return self._obey(order, progress)
             finally:
