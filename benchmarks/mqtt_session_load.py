@@ -216,7 +216,8 @@ class _Held:
         if kind == 0x20 and packet[3]:
             self._counts["refused"] += 1
             self._lose(client)
-        elif is_back:
+            return b""
+        if is_back:
             self._counts["back"] += 1
             self._counts["back_with_session"] += packet[2]
             self._last_back_s = time.monotonic()

@@ -139,6 +139,8 @@ class DeliveryService:
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""
+        if request.releases and is_light_queue(request.topic):
+            self.popper.release_deliveries(request.group, request.topic, LIGHT_QUEUE_NUMBER)
         popped = await self.logic.pop(request)
         self.statistics.note_popped(request.group, request.topic, popped)
         return popped

@@ -127,6 +127,9 @@ class PopRequest:
     """Keep order as for a group that does, whatever the group's setting."""
     takes_expired: bool = False
     """Deliver messages whose time is over as well, as to one who moves them elsewhere."""
+    releases: bool = False
+    """Of a light queue: first make visible what the group was given before and has not acknowledged, as for a reader
+    that takes the place of one that is gone."""
 
 
 @dataclass(slots=True)

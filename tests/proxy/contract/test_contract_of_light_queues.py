@@ -64,6 +64,11 @@ async def test_deliveries_of_somebody_who_is_gone_come_again_in_their_order(grou
     await ground.backend.release_deliveries(ground.broker.name, "q", QUEUE)
     again = await pop(ground)
     assert [(one.message.body, one.delivery_attempt) for one in again] == [(b"1", 2), (b"3", 2)]
+    assert [(one.message.body, one.delivery_attempt) for one in await pop(ground, releases=True)] == [
+        (b"1", 3),
+        (b"3", 3),
+    ]
+    assert await pop(ground) == []
     missing = ground.backend.release_deliveries(ground.broker.name, "q", "%LMQ%none")
     assert await refused(missing) == "TOPIC_NOT_FOUND"
 

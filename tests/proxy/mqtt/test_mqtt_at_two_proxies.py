@@ -8,10 +8,14 @@ import pytest
 from mqtt_peer import Peer, connect_to
 
 from millstream.broker.broker import Broker
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
+from millstream.model.operations import PopRequest
 from millstream.protocol.mqtt.packets import Disconnect, Will
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
 from millstream.proxy.mqtt.sessions import PROXY_LIFE_MS
@@ -64,6 +68,41 @@ async def test_a_client_goes_on_at_another_proxy_where_it_was(server: MqttServer
     await sender.publish("a", b"3", 1)
     found = [await second.receive() for _ in range(3)]
     assert {one.payload for one in found} == {b"1", b"2", b"3"}
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["that reads at once", "that is gone before it reads"])
+async def test_what_a_dead_proxy_sent_and_was_not_acknowledged_comes_to_the_next_connection_at_once(
+    server: MqttServer, other: MqttServer, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    peer, _ = await client(server, "c", expiry_s=60)
+    await peer.subscribe("a", qos=1)
+    peer.send(Disconnect(properties=Properties({PropertyId.SESSION_EXPIRY_INTERVAL: 60})))
+    assert await peer.next_packet() is None
+    await server.sessions.settle()
+    sender, _ = await client(server)
+    for body in (b"0", b"1"):
+        await sender.publish("a", body, 1)
+    held = await other.sessions.store.load("c")
+    assert held is not None
+    held.claim, held.proxy = "dead-1", "dead"
+    await other.sessions.store.put(held)
+    queue = light_queue(session_queue_name("c"))
+    backend = other.services.backend
+    (broker,) = await other.services.routes.brokers()
+    lost = await backend.pop(broker, PopRequest(SESSION_GROUP, queue, 60_000, LIGHT_QUEUE_NUMBER))
+    assert [one.message.body for one in lost] == [b"0", b"1"]
+    if not reads:
+        with monkeypatch.context() as patch:
+            patch.setattr(LightQueueReader, "wake", lambda reader: None)
+            peer, present = await client(other, "c", expiry_s=60)
+            assert present
+            peer.close()
+            await eventually(lambda: not other.connections)
+            await other.sessions.settle()
+    peer, present = await client(other, "c", expiry_s=60)
+    assert present
+    again = [await peer.receive() for _ in range(2)]
+    assert [(one.payload, one.dup) for one in again] == [(b"0", True), (b"1", True)]
 
 
 async def test_a_client_id_is_one_for_all_proxies_without_lasting_sessions_too(

@@ -94,6 +94,31 @@ async def test_little_is_read_behind_a_packet_that_waits_and_nothing_is_lost(
     assert server.services.traffic.messages_in == 40
 
 
+async def test_so_many_clients_are_let_in_at_a_time_and_the_others_after_them(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, gate = server.sessions, asyncio.Event()
+    monkeypatch.setattr(sessions, "_claiming", asyncio.Semaphore(2))
+    claim, begun = sessions.store.claim, []
+
+    async def claim_later(client_id: str, *words: Any) -> Any:
+        begun.append(client_id)
+        await gate.wait()
+        return await claim(client_id, *words)
+
+    monkeypatch.setattr(sessions.store, "claim", claim_later)
+    peers = [await dial() for _ in range(5)]
+    for number, peer in enumerate(peers):
+        peer.send(Connect(f"c{number}", clean_start=True))
+    await eventually(lambda: server.services.statistics.bytes_received >= 5 * len(b"c0") and len(begun) >= 2)
+    await asyncio.sleep(0.01)
+    assert len(begun) == 2
+    gate.set()
+    for peer in peers:
+        assert (await peer.expect(Connack)).reason is ReasonCode.SUCCESS
+    assert len(begun) == 5
+
+
 async def test_the_record_of_a_usual_session_is_not_read_again(
     dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

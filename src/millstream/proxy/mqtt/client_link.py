@@ -20,6 +20,9 @@ class ClientLink(Protocol):
     will_is_due: bool
 
     @property
+    def was_cut(self) -> bool: ...
+
+    @property
     def is_stuffed(self) -> bool: ...
 
     @property

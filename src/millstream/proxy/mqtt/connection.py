@@ -119,6 +119,7 @@ class MqttConnection(asyncio.Protocol):
         "authentication",
         "began_s",
         "bucket",
+        "has_disconnected",
         "incoming",
         "incoming_aliases",
         "keep_alive_s",
@@ -147,6 +148,8 @@ class MqttConnection(asyncio.Protocol):
         self.began_s = self.last_read_s = server.services.clock.monotonic_s()
         self.will_is_due = True
         """Whether its will is published when the connection ends."""
+        self.has_disconnected = False
+        """Whether DISCONNECT came."""
         self.authentication: PendingAuthentication | None = None
         """What waits for the client's next AUTH, before it is let in."""
         self.bucket = 0
@@ -179,6 +182,11 @@ class MqttConnection(asyncio.Protocol):
     def is_let_in(self) -> bool:
         """Whether CONNACK was sent: nothing goes before that [MQTT-3.2.0-1]."""
         return self.session is not None
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ends, or ended, without a word of the client, and with none of its packets half done."""
+        return not self.has_disconnected and self._task is None
 
     @property
     def is_stuffed(self) -> bool:

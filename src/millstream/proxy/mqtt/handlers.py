@@ -302,6 +302,7 @@ class PacketHandlers:
                 words = "The session expiry of DISCONNECT may not be set where that of CONNECT was 0."
                 raise PacketRefused(ReasonCode.PROTOCOL_ERROR, words)
             session.expiry_s = expiry_s
+        connection.has_disconnected = True
         connection.will_is_due = packet.reason is ReasonCode.DISCONNECT_WITH_WILL
         connection.close()
 

@@ -89,6 +89,7 @@ class LightQueueReader:
         "_reading",
         "_taken",
         "_taker",
+        "_unreleased",
         "brokers",
         "group",
         "name",
@@ -122,6 +123,7 @@ class LightQueueReader:
         self._taken: dict[TakenMessage, None] | None = None
         self._acknowledged: list[TakenMessage] | None = None
         self._acknowledging: asyncio.Task[None] | None = None
+        self._unreleased: set[str] | None = None
 
     @property
     def _topic(self) -> str:
@@ -134,6 +136,22 @@ class LightQueueReader:
         if self._reading is None and self._is_open:
             self._reading = asyncio.create_task(self._read(), name="mqtt-session")
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the client has, and has acknowledged, all that was there when it was last woken."""
+        waits = self._is_wanted or self._reading is not None or self._unreleased
+        return not (waits or self._taken or self._acknowledged or self._acknowledging is not None)
+
+    def pause(self) -> None:
+        """Read nothing until `resume`, which then knows whether there may be messages."""
+        self._is_open = False
+
+    def resume(self) -> None:
+        """Read again, if there may be messages."""
+        self._is_open = True
+        if self._is_wanted:
+            self.wake()
+
     def acknowledge(self, taken: TakenMessage) -> None:
         """The client has the message."""
         if self._taken is not None:
@@ -144,10 +162,9 @@ class LightQueueReader:
         if self._acknowledging is None:
             self._acknowledging = asyncio.create_task(self._acknowledge_all(), name="mqtt-session-acks")
 
-    async def release_all(self) -> None:
-        """Make visible what others took and have not acknowledged; before the first `wake`."""
-        for broker in self.brokers:
-            await self._backend.release_deliveries(broker, self.group, self._topic)
+    def take_over(self) -> None:
+        """What others took and have not acknowledged is this reader's; before the first `wake`."""
+        self._unreleased = {*self.brokers}
 
     async def renew(self) -> None:
         """Keep what the client has not acknowledged for it."""
@@ -181,7 +198,14 @@ class LightQueueReader:
         taken, self._taken = self._taken, None
         for one in sorted(taken or (), key=lambda held: held.handle.queue_offset):
             await self._release(one.handle)
-        # They lead back to the session: only a look for cycles would find the two.
+        for broker in self._unreleased or ():
+            # The next reader of the session is not told that somebody else had it before.
+            with suppress(MillstreamError):
+                await self._backend.release_deliveries(broker, self.group, self._topic)
+        self.forget()
+
+    def forget(self) -> None:
+        """Lead back to the session no more: only a look for cycles would find the two."""
         self._taker = _NOBODY
 
     async def _release(self, handle: ReceiptHandle, *, uncounted: bool = False) -> None:
@@ -230,7 +254,12 @@ class LightQueueReader:
         )
         # Once it was sent, a message comes again until it is acknowledged, whatever its time [MQTT-4.3.3-7].
         request.takes_expired = True
-        popped = await self._backend.pop(self.brokers[number], request)
+        broker = self.brokers[number]
+        request.releases = self._unreleased is not None and broker in self._unreleased
+        popped = await self._backend.pop(broker, request)
+        if self._unreleased is not None:
+            self._unreleased.discard(broker)
+            self._unreleased = self._unreleased or None
         now_s = self._clock.monotonic_s()
         for position, one in enumerate(popped):
             if is_packed(one.message):

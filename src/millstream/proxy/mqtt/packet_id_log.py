@@ -54,6 +54,11 @@ class PacketIdLog:
         self._waiting: list[Noted] | None = None
         self._writing: asyncio.Task[None] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of QoS 2 is under way, as is stored."""
+        return not (self.received or self.released or self.shared or self.left) and self._writing is None
+
     def note(self, noted: Noted) -> None:
         """Store what there is now, and call `noted` then. A future for each of many packets would cost more than all
         else that is done for it here."""

@@ -164,6 +164,7 @@ class MqttServer:
             await asyncio.gather(self._looking_after, return_exceptions=True)
         if self._guard is not None:
             self._guard.book.on_change.remove(self._note_rules)
+        self.sessions.stop_parking()
         for connection in list(self._connections):
             connection.refuse(ReasonCode.SERVER_SHUTTING_DOWN, "The server stops.")
         for _ in range(_LAST_TURNS):
@@ -271,6 +272,7 @@ class MqttServer:
     def _repeat_tick(self) -> None:
         self.now_ms = self.clock.now_ms()
         self.close_silent()
+        self.sessions.end_parking()
         self.memory.sweep(self.clock.monotonic_s())
         self._tick = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._repeat_tick)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 
 from millstream.model.clock import Clock
@@ -17,14 +18,25 @@ from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import LightRoutes
 from millstream.proxy.mqtt.publisher import MqttPublisher, Stored
 from millstream.proxy.mqtt.retained_messages import RetainedMessages
-from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscriptions import SubscriptionTable
 from millstream.proxy.mqtt.topic_rules import TopicRules
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.telemetry.port_traffic import PortTraffic
 
-__all__ = ["MqttServices"]
+__all__ = ["MqttServices", "MqttStatistics"]
+
+
+@dataclass(slots=True)
+class MqttStatistics:
+    """Counted since the start, for `$SYS`, besides the traffic of the port."""
+
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    takeovers: int = 0
+    """Connections that gave way to another one of the same client id."""
+    connects: int = 0
+    """Clients that were let in."""
 
 
 class MqttServices:

@@ -89,6 +89,7 @@ class MqttSession:
         "has_shares",
         "is_claimed",
         "is_new",
+        "is_parked",
         "packet_ids",
         "queue",
         "shared_sender",
@@ -124,6 +125,8 @@ class MqttSession:
         """Whether its record in the store names this connection."""
         self.is_new = False
         """Whether nothing of it was in the store before, so that its light queue begins empty."""
+        self.is_parked = False
+        """Whether it waits as it is for its client, whose connection was cut."""
         self.has_shares = False
         """Whether it has been a member of shared subscriptions."""
         self.shared_sender: SharedSender | None = None
@@ -255,8 +258,35 @@ class MqttSession:
             if self.packet_ids is not None:
                 self.packet_ids.shared.pop(packet_id, None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was sent to the client, or is to be, waits for it."""
+        return not (self._pending or len(self.window))
+
+    def park(self) -> None:
+        """Wait as it is for the client, whose connection was cut."""
+        self.connection, self.is_parked, self.is_claimed = None, True, False
+        if self.queue is not None:
+            self.queue.pause()
+
+    def unpark(self, connection: ClientLink) -> None:
+        """The client is back; `resume` sends what waits."""
+        self.connection, self.is_claimed, self.is_new = connection, True, False
+
+    def drop(self) -> None:
+        """End a parked session that somebody else has now."""
+        self.subscriptions = {}
+        if self.queue is not None:
+            self.queue.forget()
+
     def resume(self) -> None:
         """The client was let in: finish what an earlier connection left, then send what waits [MQTT-4.4.0-1]."""
+        if self.is_parked:
+            # The earlier connection left nothing.
+            self.is_parked = False
+            if self.queue is not None:
+                self.queue.resume()
+            return
         if self.packet_ids is not None and self.connection is not None:
             for packet_id in sorted(self.packet_ids.released):
                 self.window.restore_released(packet_id)

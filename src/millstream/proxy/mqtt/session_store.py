@@ -5,6 +5,7 @@ Every proxy follows the records. In memory are the keys, the offsets of their re
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -57,8 +58,11 @@ class SessionStore:
     def __init__(self, backend: BrokerBackend, clock: Clock, on_change: Callable[[str, str], None]) -> None:
         self._topic = StateTopic(backend, MQTT_SESSIONS_TOPIC, clock=clock)
         self._topic.listen(self._apply, self._forget)
+        self._clock = clock
         self._on_change = on_change
         self._entries = SessionEntries()
+        self._confirming: asyncio.Task[None] | None = None
+        self._next_confirming: asyncio.Task[None] | None = None
         self.proxies: dict[str, int] = {}
         """The proxies that serve MQTT, and when each said so last, in milliseconds since 1970."""
 
@@ -69,6 +73,8 @@ class SessionStore:
     async def close(self) -> None:
         """Follow them no more."""
         await self._topic.close()
+        confirming = [one for one in (self._confirming, self._next_confirming) if one is not None]
+        await asyncio.gather(*confirming, return_exceptions=True)
 
     async def ready(self) -> None:
         """Return when all records are known that were there at the start."""
@@ -97,7 +103,11 @@ class SessionStore:
             offset = await self._topic.put(key, encode_record(mine))
             await self._topic.reach(offset)
             held = self._entries.get(key)
-            if held is None or held.claim != mine.claim:
+            if held is None or not held.claim:
+                # The proxy that the client left said so too late to see this claim.
+                before = None if held is None else await self.load(client_id)
+                continue
+            if held.claim != mine.claim:
                 break
             if held.before == expected:
                 return Claimed(before, mine)
@@ -110,6 +120,26 @@ class SessionStore:
         """Whether that claim is the last one of the client id."""
         held = self._entries.get(session_key(client_id))
         return held is not None and held.claim == claim
+
+    def says(self, session: StoredSession) -> bool:
+        """Whether the last record of a session is this one, as far as is known without a look into the store."""
+        held = self._entries.get(session_key(session.client_id))
+        return held is not None and held.session == session
+
+    async def confirm(self, proxy: str) -> None:
+        """Return once all is known here that was stored before this call: by one record of the proxy, that it is there,
+        for all who ask meanwhile. Raises what storing raises."""
+        if self._next_confirming is None:
+            confirming = self._confirm_after(self._confirming, proxy)
+            self._next_confirming = asyncio.create_task(confirming, name="mqtt-confirm")
+        await asyncio.shield(self._next_confirming)
+
+    async def _confirm_after(self, earlier: asyncio.Task[None] | None, proxy: str) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        # Who asks from now on may ask for what is stored later than this record.
+        self._confirming, self._next_confirming = self._next_confirming, None
+        await self._topic.reach(await self.put_proxy(proxy, self._clock.now_ms()))
 
     async def put(self, session: StoredSession) -> None:
         """Store what a session is now."""
@@ -134,9 +164,9 @@ class SessionStore:
             if one in self._entries:
                 await self._topic.delete(one)
 
-    async def put_proxy(self, proxy: str, now_ms: int) -> None:
-        """Say that a proxy is there."""
-        await self._topic.put(_PROXY_PREFIX + proxy, str(now_ms).encode())
+    async def put_proxy(self, proxy: str, now_ms: int) -> int:
+        """Say that a proxy is there; the offset of the record."""
+        return await self._topic.put(_PROXY_PREFIX + proxy, str(now_ms).encode())
 
     async def delete_proxy(self, proxy: str) -> None:
         """Say that it is not any more."""

@@ -25,6 +25,7 @@ from millstream.proxy.mqtt.connection import MAX_RECEIVE, MqttConnection
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
+from millstream.proxy.mqtt.parked_sessions import ParkedSessions, can_go_on, can_park
 from millstream.proxy.mqtt.refusal_reasons import ConnectRefused
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession, session_expiry_s
@@ -42,7 +43,7 @@ from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.proxy.mqtt.wills import WillPublisher
 
 __all__ = [
-    "MAX_DOUBTFUL_WILLS",
+    "MAX_CLAIMING",
     "MAX_ENDED",
     "MAX_POP",
     "PROXY_INTERVAL_MS",
@@ -66,14 +67,15 @@ SWEEP_MS: Final = 5_000
 WILL_GRACE_MS: Final = 5_000
 """Milliseconds for which a will that is due is left to the proxy that its client left."""
 
-MAX_DOUBTFUL_WILLS: Final = 100_000
-"""Wills of other proxies' connections that wait until it is known whether those are gone, at most."""
-
 MAX_ENDED: Final = 200
 """Sessions that nobody has that are ended in one turn at most."""
 
 MAX_POP: Final = 32
 """Messages that are taken from the light queue of a session at a time at most."""
+
+MAX_CLAIMING: Final = 256
+"""Clients of a port whose sessions are claimed and restored at a time; further ones wait for them. What thousands have
+half done would only be looked at for garbage again and again, and be out of the processor's caches."""
 
 _SESSIONS_A_TURN: Final = 200
 
@@ -89,14 +91,6 @@ class _Turn:
     coming: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _DoubtfulWill:
-    """A session as another proxy had it, and when it was claimed here."""
-
-    session: StoredSession
-    noted_ms: int
-
-
 class SessionTable:
     """One session for each client id. `start` before use, `close` after the connections are closed."""
 
@@ -110,8 +104,9 @@ class SessionTable:
         self._said_ms = self._swept_ms = 0
         self._sessions: dict[str, MqttSession] = {}
         """By the keys of their records."""
+        self._parked = ParkedSessions()
         self._turns: dict[str, _Turn] = {}
-        self._doubtful: list[_DoubtfulWill] = []
+        self._claiming = asyncio.Semaphore(MAX_CLAIMING)
         self._leaving: dict[str, set[asyncio.Task[None]]] = {}
         """What is still done of a client that left, by its client id."""
         self._routes = services.routes
@@ -120,6 +115,11 @@ class SessionTable:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def parked(self) -> int:
+        """Those of them that wait for clients whose connections were cut."""
+        return len(self._parked)
 
     async def start(self) -> None:
         """Begin to follow the store."""
@@ -147,7 +147,7 @@ class SessionTable:
         turn = self._turns.setdefault(client_id, _Turn())
         turn.coming += 1
         try:
-            async with turn.lock:
+            async with turn.lock, self._claiming:
                 return await self._claim(connect, user, connection)
         finally:
             turn.coming -= 1
@@ -157,6 +157,9 @@ class SessionTable:
     async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         services, client_id = self._services, connect.client_id
         await self._end_here(client_id, user)
+        parked = await self._unpark(connect, connection)
+        if parked is not None:
+            return parked, True
         expiry_s = session_expiry_s(connect)
         claim = f"{self._proxy}-{next(self._numbers)}"
 
@@ -199,7 +202,7 @@ class SessionTable:
         session.is_claimed = True
         session.is_new = before is None
         self._sessions[session_key(client_id)] = session
-        services.traffic.sessions = len(self._sessions)
+        self._count()
         connection.incoming = IncomingWindow(MAX_RECEIVE, () if packet_ids is None else packet_ids.received)
         if goes_on:
             # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
@@ -207,28 +210,14 @@ class SessionTable:
         return session, goes_on
 
     def _note_doubtful_will(self, before: StoredSession, *, goes_on: bool) -> None:
-        """Keep the will of a connection that another proxy served: that one publishes it, if it is still there."""
+        """A connection that another proxy served had a will: that proxy may be gone without publishing it."""
         will = before.will
         if will is None or not before.claim or before.proxy == self._proxy:
             return
         if goes_on and will.delay_s(before.expiry_s):
             # The client is back before it is due.
             return
-        if len(self._doubtful) < MAX_DOUBTFUL_WILLS:
-            self._doubtful.append(_DoubtfulWill(before, self._services.clock.now_ms()))
-
-    def _settle_doubtful_wills(self, live: set[str]) -> None:
-        """Publish the wills of proxies that turned out to be gone."""
-        waiting: list[_DoubtfulWill] = []
-        for one in self._doubtful:
-            said_ms = self.store.proxies.get(one.session.proxy, 0)
-            if said_ms > one.noted_ms:
-                continue
-            if one.session.proxy in live:
-                waiting.append(one)
-            elif one.session.will is not None:
-                self._wills.publish(one.session.client_id, one.session.user, one.session.will.will())
-        self._doubtful = waiting
+        self._wills.doubt(before)
 
     def _goes_on(self, before: StoredSession, connect: Connect) -> bool:
         """Whether the client gets the session that was there."""
@@ -242,7 +231,7 @@ class SessionTable:
             await self._open_queue(session)
             await self._declare(session, expires_ms=None)
             if releases and session.queue is not None:
-                await session.queue.release_all()
+                session.queue.take_over()
         ids = session.packet_ids
         if ids is not None:
             ids.shared |= {one.packet_id: one for one in stored.unfinished if one.packet_id not in ids.released}
@@ -278,6 +267,47 @@ class SessionTable:
             connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")
             self._begin_leaving(held, connection)
         await self._await_leaving(client_id)
+
+    async def _unpark(self, connect: Connect, connection: MqttConnection) -> MqttSession | None:
+        """The session that waits here for the client, if it is what the client asks for and nobody claimed it
+        meanwhile; one that is not goes into the store."""
+        key = session_key(connect.client_id)
+        away_ms = self._parked.pop(key)
+        if away_ms is None:
+            return None
+        session = self._sessions[key]
+        if can_go_on(session, connect) and self._may_receive_all(session, connection):
+            try:
+                # What another proxy stored before this CONNECT came is known then, and what comes later ends this one.
+                await self.store.confirm(self._proxy)
+            except BaseException:
+                # The client did not come in.
+                if self._parked.has_room:
+                    self._parked.add(key, self._services.clock.monotonic_s(), away_ms)
+                else:
+                    self._end_connection(session, None, away_ms)
+                raise
+            if self.store.has(session.client_id, session.claim):
+                connection.incoming = IncomingWindow(MAX_RECEIVE)
+                session.unpark(connection)
+                self._count()
+                return session
+        self._end_connection(session, None, away_ms)
+        await self._await_leaving(session.client_id)
+        return None
+
+    def end_parking(self) -> None:
+        """Store that those clients are away that did not come back soon."""
+        for key, away_ms in self._parked.pop_due(self._services.clock.monotonic_s()).items():
+            self._end_connection(self._sessions[key], None, away_ms)
+
+    def stop_parking(self) -> None:
+        """Store that all are away, and let no session wait for its client from now on."""
+        for key, away_ms in self._parked.close().items():
+            self._end_connection(self._sessions[key], None, away_ms)
+
+    def _count(self) -> None:
+        self._services.traffic.sessions = len(self._sessions) - len(self._parked)
 
     async def _await_leaving(self, client_id: str) -> None:
         if client_id in self._leaving:
@@ -341,14 +371,24 @@ class SessionTable:
         self._run(self._forget_will(client_id), client_id)
 
     def _begin_leaving(self, session: MqttSession, connection: ClientLink) -> None:
+        can_wait = self._parked.has_room and can_park(session, connection)
+        if can_wait and self.store.says(self._record_of(session, session.claim)):
+            session.park()
+            clock = self._services.clock
+            self._parked.add(session_key(session.client_id), clock.monotonic_s(), clock.now_ms())
+            self._count()
+            return
+        self._end_connection(session, session.will if connection.will_is_due else None)
+
+    def _end_connection(self, session: MqttSession, will: Will | None, away_ms: int | None = None) -> None:
+        """Take a session out of all tables, and store what it is without a client, who is away since `away_ms`."""
         session.connection = None
         session.is_claimed = False
         for subscription in session.subscriptions.values():
             self._services.subscriptions.remove(subscription)
             if subscription.share is not None:
                 self._shares.forget(subscription)
-        will = session.will if connection.will_is_due else None
-        self._run(self._leave(session, will), session.client_id)
+        self._run(self._leave(session, will, away_ms), session.client_id)
 
     def _run(self, work: Coroutine[Any, Any, None], client_id: str) -> None:
         task = asyncio.create_task(work, name="mqtt-leave")
@@ -361,7 +401,7 @@ class SessionTable:
         if not tasks:
             del self._leaving[client_id]
 
-    async def _leave(self, session: MqttSession, will: Will | None) -> None:
+    async def _leave(self, session: MqttSession, will: Will | None, away_ms: int | None) -> None:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
@@ -375,7 +415,7 @@ class SessionTable:
             if self.store.has(client_id, session.claim):
                 if session.expiry_s:
                     session.will = will if delay_s else None
-                    stored = self._record_of(session, "")
+                    stored = self._record_of(session, "", away_ms)
                     await self.store.put(stored)
                     if session.queue is not None and stored.expires_ms is not None:
                         await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
@@ -390,7 +430,7 @@ class SessionTable:
         finally:
             if self._sessions.get(session_key(client_id)) is session:
                 del self._sessions[session_key(client_id)]
-                self._services.traffic.sessions = len(self._sessions)
+                self._count()
             # They lead back to the session: only a look for cycles would find the two.
             session.subscriptions = {}
         if will is not None:
@@ -408,14 +448,14 @@ class SessionTable:
             stored.will = None
             await self.store.put(stored)
 
-    def _record_of(self, session: MqttSession, claim: str) -> StoredSession:
+    def _record_of(self, session: MqttSession, claim: str, away_ms: int | None = None) -> StoredSession:
         return StoredSession(
             session.client_id,
             session.user,
             claim,
             self._proxy if claim else "",
             session.expiry_s,
-            0 if claim else self._services.clock.now_ms(),
+            0 if claim else away_ms or self._services.clock.now_ms(),
             session.queue is not None,
             [
                 StoredSubscription(name, one.qos, one.no_local, one.retain_as_published, one.subscription_id)
@@ -484,7 +524,7 @@ class SessionTable:
             self._said_ms = now_ms
             await self.store.put_proxy(self._proxy, now_ms)
         live = self.live_proxies()
-        self._settle_doubtful_wills(live)
+        self._wills.publish_doubtful(self.store.proxies, live)
         if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
@@ -504,16 +544,17 @@ class SessionTable:
 
     async def check_access(self) -> None:
         """Close the connections of clients that may not have their subscriptions any more."""
-        access = self._services.access
         for number, session in enumerate(list(self._sessions.values())):
             connection = session.connection
-            if connection is not None and not all(
-                access.may_receive(session.client, one.topic_filter, connection.peer)
-                for one in session.subscriptions.values()
-            ):
+            if connection is not None and not self._may_receive_all(session, connection):
                 connection.refuse(ReasonCode.NOT_AUTHORIZED, "The user may not have its subscriptions any more.")
             if not number % _SESSIONS_A_TURN:
                 await asyncio.sleep(0)
+
+    def _may_receive_all(self, session: MqttSession, connection: ClientLink) -> bool:
+        may_receive = self._services.access.may_receive
+        subscriptions = session.subscriptions.values()
+        return all(may_receive(session.client, one.topic_filter, connection.peer) for one in subscriptions)
 
     # What other proxies do
 
@@ -527,6 +568,14 @@ class SessionTable:
             return
         if claim.startswith(self._proxy):
             return
-        if session is not None and session.claim != claim and session.connection is not None:
+        if session is None or session.claim == claim:
+            return
+        if self._parked.pop(key) is not None:
+            # All of it is in the store, and somebody else's.
+            for subscription in session.subscriptions.values():
+                self._services.subscriptions.remove(subscription)
+            session.drop()
+            del self._sessions[key]
+        elif session.connection is not None:
             self._services.statistics.takeovers += 1
             session.connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Container, Mapping
+from typing import Final, NamedTuple
 
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Publish, Will
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session_records import StoredSession
 from millstream.security.mqtt_pattern import MqttClient
 
-__all__ = ["WillPublisher"]
+__all__ = ["MAX_DOUBTFUL_WILLS", "WillPublisher"]
+
+MAX_DOUBTFUL_WILLS: Final = 100_000
+"""Wills of other proxies' connections that wait until it is known whether those are gone, at most."""
 
 _log = logging.getLogger(__name__)
 _NOBODY: Final = Address("127.0.0.1", 0)
+
+
+class _DoubtfulWill(NamedTuple):
+    """A session as another proxy had it, and when it was claimed here."""
+
+    session: StoredSession
+    noted_ms: int
 
 
 class WillPublisher:
@@ -28,6 +39,7 @@ class WillPublisher:
         self.on_published: Callable[[str], None] = lambda _client_id: None
         """Called with the client id when a will was published that had to wait."""
         self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._doubtful: list[_DoubtfulWill] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -65,6 +77,24 @@ class WillPublisher:
             services.publish(services.message_of(packet, will.topic, client_id), _NOBODY, _note_stored)
         except MillstreamError as error:
             _note_stored(error)
+
+    def doubt(self, session: StoredSession) -> None:
+        """Keep the will of a connection that another proxy served: that one publishes it, if it is still there."""
+        if len(self._doubtful) < MAX_DOUBTFUL_WILLS:
+            self._doubtful.append(_DoubtfulWill(session, self._services.clock.now_ms()))
+
+    def publish_doubtful(self, proxies: Mapping[str, int], live: Container[str]) -> None:
+        """Publish the wills of proxies that turned out to be gone; `proxies` has when each said last that it is
+        there."""
+        waiting: list[_DoubtfulWill] = []
+        for one in self._doubtful:
+            if proxies.get(one.session.proxy, 0) > one.noted_ms:
+                continue
+            if one.session.proxy in live:
+                waiting.append(one)
+            elif one.session.will is not None:
+                self.publish(one.session.client_id, one.session.user, one.session.will.will())
+        self._doubtful = waiting
 
     def _due(self, client_id: str, user: str, will: Will) -> None:
         del self._waiting[client_id]

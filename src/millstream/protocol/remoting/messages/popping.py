@@ -226,8 +226,12 @@ def encode_pop(call: PopCall, broker_name: str = "") -> dict[str, str]:
         "exp": request.filter.expression,
         "order": _word(request.in_order),
     }
-    expired = _word(True) if request.takes_expired else ""
-    return ext | _drop_blank_fields(attemptId=request.attempt_id, clientId=request.client_id, takesExpired=expired)
+    return ext | _drop_blank_fields(
+        attemptId=request.attempt_id,
+        clientId=request.client_id,
+        takesExpired=_word(request.takes_expired, ""),
+        releases=_word(request.releases, ""),
+    )
 
 
 def decode_pop(ext: Mapping[str, str]) -> PopCall:
@@ -244,6 +248,7 @@ def decode_pop(ext: Mapping[str, str]) -> PopCall:
         client_id=ext.get("clientId", ""),
         in_order=_is_true(ext, "order"),
         takes_expired=_is_true(ext, "takesExpired"),
+        releases=_is_true(ext, "releases"),
     )
     from_last = optional_integer(ext, "initMode", _FROM_LAST) != _FROM_FIRST
     return PopCall(request, integer(ext, "bornTime"), from_last)
