@@ -23,6 +23,7 @@ from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
+from patience import eventually
 
 
 @pytest.fixture
@@ -185,3 +186,38 @@ async def test_scram_takes_nothing_but_its_next_step(server: MqttServer) -> None
     peer = await connect_to(server.port)
     peer.send(Connect("d1", ProtocolVersion.V5, True, 0, properties=scram(b"no scram")))
     assert (await peer.expect(Connack)).reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+
+
+@pytest.mark.parametrize("is_parked", [True, False], ids=["cut a moment ago", "away"])
+@pytest.mark.parametrize("topic_filter", ["news", "$share/g/news"])
+async def test_a_client_that_comes_back_gets_no_more_what_its_user_may_not_have_now(
+    server: MqttServer, guard: Guard, is_parked: bool, topic_filter: str
+) -> None:
+    peer, _ = await connect(server, "bob", "dev1", clean_start=False, expiry_s=3600)
+    guard.book.put_entries("bob", [PolicyEntry.read("Group:g", ["Sub"], [], "Allow")])
+    granted = await peer.subscribe(topic_filter, "weather", qos=1)
+    assert granted.reasons == [ReasonCode.GRANTED_QOS_1] * 2
+    if is_parked:
+        peer.close()
+    else:
+        peer.send(Disconnect())
+        assert await peer.next_packet() is None
+    await eventually(lambda: not server.connections)
+    await server.sessions.settle()
+    sender, _ = await connect(server, "root", "sender")
+    await sender.publish("news", b"before", 1)
+    guard.book.put_entries("bob", [PolicyEntry.read("Mqtt:news", ["Sub"], [], "Deny")])
+    await sender.publish("news", b"secret", 1)
+    await sender.publish("weather", b"sunny", 1)
+    for _ in range(2):
+        peer, connack = await connect(server, "bob", "dev1", clean_start=False, expiry_s=3600)
+        assert connack.session_present
+        assert (await peer.receive()).payload == b"sunny"
+        await sender.publish("news", b"secret", 1)
+        await peer.expect_nothing()
+        peer.close()
+        await eventually(lambda: server.connections == 1)
+        await sender.publish("weather", b"sunny", 1)
+    record = await server.sessions.store.load("dev1")
+    assert record is not None
+    assert [one.topic_filter for one in record.subscriptions] == ["weather"]

@@ -18,7 +18,7 @@ from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
-from millstream.proxy.mqtt.sessions import PROXY_LIFE_MS
+from millstream.proxy.mqtt.unattended_sessions import PROXY_LIFE_MS
 from millstream.proxy.processor import Processor
 from patience import eventually
 
@@ -122,12 +122,12 @@ async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_
     store = server.sessions.store
     await store.put(lasting)
     await store.put(StoredSession("clean", "", "gone-2", "gone", will=StoredWill.of(Will("wills/now", b"x"))))
-    keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0, 0))
+    keys = sorted(store.find_unattended(server.sessions.unattended.live_proxies(), 0, 0))
     while keys != ["clean", "lasting"]:
         await watcher.expect_nothing()
-        keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
+        keys = sorted(store.find_unattended(server.sessions.unattended.live_proxies(), 0))
     for key in keys:
-        await server.sessions.end_unattended(key)
+        await server.sessions.unattended.end(key)
     assert (await watcher.receive()).topic == "wills/now"
     _, present = await client(server, "clean", expiry_s=5)
     assert not present
@@ -148,7 +148,7 @@ async def test_the_will_of_a_connection_that_a_dead_proxy_served_is_published_th
         await sessions.store.put(StoredSession(proxy, "", f"{proxy}-1", proxy, 60, will=will))
     for client_id in ("dead", "alive"):
         await client(server, client_id, expiry_s=60)
-    await sessions.look_after()
+    await sessions.unattended.look_after()
     assert (await watcher.receive()).topic == "wills/dead"
     await watcher.expect_nothing()
 
@@ -159,13 +159,13 @@ async def test_a_session_whose_time_is_over_is_removed_unless_its_client_is_back
     await store.put(over)
     peer, present = await client(server, "over", expiry_s=60)
     assert not present
-    await server.sessions.end_unattended("over")
+    await server.sessions.unattended.end("over")
     assert await store.load("over") is not None
     peer.send(Disconnect(properties=Properties({PropertyId.SESSION_EXPIRY_INTERVAL: 60})))
     assert await peer.next_packet() is None
     await server.sessions.settle()
     await store.put(over)
-    await server.sessions.end_unattended("over")
+    await server.sessions.unattended.end("over")
     assert await store.load("over") is None
 
 

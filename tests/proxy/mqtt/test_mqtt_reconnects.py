@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mqtt_peer import Dial, Peer
 
+from millstream.model.errors import Unreachable
 from millstream.model.operations import PullRequest
 from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.mqtt.packet_types import PacketType
@@ -117,6 +118,86 @@ async def test_so_many_clients_are_let_in_at_a_time_and_the_others_after_them(
     for peer in peers:
         assert (await peer.expect(Connack)).reason is ReasonCode.SUCCESS
     assert len(begun) == 5
+
+
+@pytest.mark.parametrize(
+    ("where", "is_lasting"), [("claim", True), ("restore", True), ("end", True), ("claim", False), ("end", False)]
+)
+async def test_a_client_that_is_gone_before_it_is_let_in_leaves_nothing_that_nobody_ends(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch, where: str, is_lasting: bool
+) -> None:
+    sessions, held = server.sessions, asyncio.Event()
+    expiry_s = 3600 if is_lasting else 0
+    if is_lasting:
+        peer, _ = await come(dial)
+        await peer.subscribe("a", qos=1)
+        peer.send(Disconnect())
+        assert await peer.next_packet() is None
+        await sessions.settle()
+    if where == "end":
+        claim = sessions.claim
+
+        async def close_then(connect: Connect, user: str, connection: Any) -> Any:
+            found = await claim(connect, user, connection)
+            connection.close()
+            held.set()
+            return found
+
+        monkeypatch.setattr(sessions, "claim", close_then)
+    else:
+        name = "claim" if where == "claim" else "load_packet_ids"
+        before = getattr(sessions.store, name)
+
+        async def wait_behind(*words: Any) -> Any:
+            await before(*words)
+            held.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(sessions.store, name, wait_behind)
+    peer = await dial()
+    properties = Properties({PropertyId.SESSION_EXPIRY_INTERVAL: expiry_s} if expiry_s else {})
+    will = Will("wills", b"x", qos=1)
+    peer.send(Connect("again", clean_start=not is_lasting, will=will, properties=properties))
+    await held.wait()
+    peer.close()
+    await eventually(lambda: not server.connections)
+    monkeypatch.undo()
+    await sessions.settle()
+    await eventually(lambda: not len(sessions))
+    record = await sessions.store.load("again")
+    if not is_lasting:
+        assert record is None
+        return
+    assert record is not None
+    assert (record.claim, record.will, len(record.subscriptions)) == ("", None, 1)
+    peer, present = await come(dial)
+    assert present
+
+
+async def test_a_claim_that_cannot_be_restored_is_given_back(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = await come(dial)
+    await peer.subscribe("a", qos=1)
+    peer.send(Disconnect())
+    assert await peer.next_packet() is None
+    await server.sessions.settle()
+
+    async def fail(*words: Any, **more: Any) -> None:
+        raise Unreachable("The broker is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.services.routes, "declare", fail)
+        peer = await dial()
+        refused = await peer.connect("again", clean_start=False, expiry_s=3600)
+        assert refused.reason is ReasonCode.SERVER_UNAVAILABLE
+        await eventually(lambda: not server.connections)
+        await server.sessions.settle()
+    record = await server.sessions.store.load("again")
+    assert record is not None
+    assert record.claim == ""
+    _, present = await come(dial)
+    assert present
 
 
 async def test_the_record_of_a_usual_session_is_not_read_again(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from mqtt_peer import Dial, Peer
 
 from millstream.model.errors import ConnectionFailed
+from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
@@ -21,6 +23,7 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.proxy.feed import FeedPlace
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredPacketIds
 
@@ -254,3 +257,21 @@ async def test_what_waits_for_a_session_that_a_crash_left_without_its_subscripti
     peer.send(Subscribe(1, [TopicSubscription("a", 1)]))
     found = [await peer.next_packet() for _ in range(2)]
     assert [one.payload for one in found if isinstance(one, Publish)] == [b"waits"]
+
+
+async def test_a_message_of_which_the_feed_passed_over_the_record_comes_nevertheless(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = await lasting(dial)
+    await peer.subscribe("a", qos=1)
+    subscriptions, passed_over = server.services.subscriptions, asyncio.Event()
+
+    def pass_over(topic: str, messages: Sequence[StoredMessage], place: FeedPlace) -> None:
+        subscriptions.note_gap(topic, len(messages), place)
+        passed_over.set()
+
+    monkeypatch.setattr(subscriptions, "deliver", pass_over)
+    sender = await publisher(dial)
+    await sender.publish("a", b"1", 1)
+    await passed_over.wait()
+    assert (await peer.receive()).payload == b"1"

@@ -20,7 +20,7 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.light_queue_reader import INVISIBLE_MS
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredPacketIds
-from millstream.proxy.mqtt.sessions import PROXY_LIFE_MS
+from millstream.proxy.mqtt.unattended_sessions import PROXY_LIFE_MS
 from millstream.proxy.processor import Processor
 from patience import eventually
 
@@ -195,7 +195,7 @@ async def test_a_message_of_qos_2_is_its_members_though_the_proxy_was_killed_bef
     await eventually(lambda: mortal.backend.is_cut)
     # The proxy is given up before the broker lets others have what it took.
     clock.advance_ms(PROXY_LIFE_MS + 1)
-    await other.server.sessions.look_after()
+    await other.server.sessions.unattended.look_after()
     clock.advance_ms(INVISIBLE_MS)
     second, _ = await other.member()
     await sender.publish("a/x", b"two", 2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Connect
+from millstream.protocol.mqtt.properties import Properties
 from millstream.proxy.mqtt.topic_rules import TopicRules
 from millstream.security.guard import Guard
 from millstream.security.mqtt_pattern import MqttClient
@@ -13,11 +15,21 @@ from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource
 from millstream.security.scram import ScramExchange
 
-__all__ = ["MqttAccess"]
+__all__ = ["MqttAccess", "PendingAuthentication"]
 
 _CONNECT: Final = "MQTT CONNECT"
 _PUBLISH: Final = "MQTT PUBLISH"
 _SUBSCRIBE: Final = "MQTT SUBSCRIBE"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAuthentication:
+    """An authentication of a client that takes more than its CONNECT waits for the client's AUTH: its CONNECT, the
+    exchange, and what CONNACK is to tell."""
+
+    connect: Connect
+    exchange: ScramExchange
+    told: Properties
 
 
 class MqttAccess:

@@ -25,8 +25,8 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topic_aliases import NO_ALIASES, IncomingAliases
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
+from millstream.proxy.mqtt.access import PendingAuthentication
 from millstream.proxy.mqtt.application_message import ApplicationMessage
-from millstream.proxy.mqtt.authentication import PendingAuthentication
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame

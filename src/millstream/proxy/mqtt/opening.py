@@ -12,7 +12,7 @@ from millstream.protocol.mqtt.packets import Auth, Connack, Connect
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
-from millstream.proxy.mqtt.authentication import PendingAuthentication
+from millstream.proxy.mqtt.access import PendingAuthentication
 from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_TOPIC_ALIASES, MqttConnection
 from millstream.proxy.mqtt.refusal_reasons import ConnectRefused
 from millstream.proxy.mqtt.services import MqttServices
@@ -106,6 +106,7 @@ class ConnectHandler:
             self._refuse(connection, error)
             return
         if not connection.is_open:
+            self._sessions.abandon(session)
             return
         connection.let_in(session)
         session.window.limit = min(connect.properties.number(PropertyId.RECEIVE_MAXIMUM, MAX_INFLIGHT), MAX_INFLIGHT)

@@ -296,7 +296,8 @@ class MqttServer:
             self._have_rules_changed = False
             await self.sessions.check_access()
         self._system_topics.tell()
+        await self.sessions.wake_behind_gaps()
         await self.sessions.renew()
         await self._shares.refresh()
         self._shares.look()
-        await self.sessions.look_after()
+        await self.sessions.unattended.look_after()

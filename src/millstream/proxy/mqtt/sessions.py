@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.errors import MillstreamError
+from millstream.model.message import Address
 from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.packets import Connect, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
@@ -40,35 +41,16 @@ from millstream.proxy.mqtt.session_store import SessionStore
 from millstream.proxy.mqtt.shared_deliveries import acknowledge_shared
 from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
+from millstream.proxy.mqtt.unattended_sessions import UnattendedSessions
 from millstream.proxy.mqtt.wills import WillPublisher
 
 __all__ = [
     "MAX_CLAIMING",
-    "MAX_ENDED",
     "MAX_POP",
-    "PROXY_INTERVAL_MS",
-    "PROXY_LIFE_MS",
-    "SWEEP_MS",
-    "WILL_GRACE_MS",
     "SessionTable",
 ]
 
 _log = logging.getLogger(__name__)
-
-PROXY_INTERVAL_MS: Final = 10_000
-"""Milliseconds after which a proxy says again that it is there."""
-
-PROXY_LIFE_MS: Final = 45_000
-"""Milliseconds after which a proxy that has not said so is taken for gone: others look after its sessions."""
-
-SWEEP_MS: Final = 5_000
-"""Milliseconds between two looks at all sessions for some that nobody has."""
-
-WILL_GRACE_MS: Final = 5_000
-"""Milliseconds for which a will that is due is left to the proxy that its client left."""
-
-MAX_ENDED: Final = 200
-"""Sessions that nobody has that are ended in one turn at most."""
 
 MAX_POP: Final = 32
 """Messages that are taken from the light queue of a session at a time at most."""
@@ -101,7 +83,7 @@ class SessionTable:
         self._backend = services.backend
         self._proxy = uuid.uuid4().hex[:12]
         self._numbers = count(1)
-        self._said_ms = self._swept_ms = 0
+        self._known_gaps = 0
         self._sessions: dict[str, MqttSession] = {}
         """By the keys of their records."""
         self._parked = ParkedSessions()
@@ -111,6 +93,7 @@ class SessionTable:
         """What is still done of a client that left, by its client id."""
         self._routes = services.routes
         self.store = SessionStore(services.backend, services.clock, self._note_claim)
+        self.unattended = UnattendedSessions(services, self.store, wills, self._proxy, self._new_claim)
         wills.on_published = self.note_will_published
 
     def __len__(self) -> int:
@@ -155,13 +138,24 @@ class SessionTable:
                 del self._turns[client_id]
 
     async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
-        services, client_id = self._services, connect.client_id
-        await self._end_here(client_id, user)
+        await self._end_here(connect.client_id, user)
         parked = await self._unpark(connect, connection)
         if parked is not None:
             return parked, True
-        expiry_s = session_expiry_s(connect)
-        claim = f"{self._proxy}-{next(self._numbers)}"
+        claim = self._new_claim()
+        try:
+            return await self._claim_as(claim, connect, user, connection)
+        except ConnectRefused:
+            raise
+        except BaseException:
+            # Nobody else would end what a client has that is not let in.
+            self._run(self._give_back(connect.client_id, claim), connect.client_id)
+            raise
+
+    async def _claim_as(
+        self, claim: str, connect: Connect, user: str, connection: MqttConnection
+    ) -> tuple[MqttSession, bool]:
+        services, client_id, expiry_s = self._services, connect.client_id, session_expiry_s(connect)
 
         def make(before: StoredSession | None) -> StoredSession:
             if before is not None and before.user != user:
@@ -186,7 +180,7 @@ class SessionTable:
         if before is not None:
             self._note_doubtful_will(before, goes_on=goes_on)
         if before is not None and not goes_on:
-            await self._discard(before)
+            await self.unattended.discard(before)
         stored_ids = await self.store.load_packet_ids(client_id) if goes_on else StoredPacketIds()
         packet_ids = PacketIdLog(self.store, client_id, claim, stored_ids) if expiry_s or goes_on else None
         session = MqttSession(
@@ -204,9 +198,9 @@ class SessionTable:
         self._sessions[session_key(client_id)] = session
         self._count()
         connection.incoming = IncomingWindow(MAX_RECEIVE, () if packet_ids is None else packet_ids.received)
-        if goes_on:
+        if goes_on and before is not None:
             # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
-            await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
+            await self._restore(session, claimed.session, connection.peer, releases=bool(before.claim))
         return session, goes_on
 
     def _note_doubtful_will(self, before: StoredSession, *, goes_on: bool) -> None:
@@ -226,7 +220,7 @@ class SessionTable:
         # One whose connection never said its end is over where it would have ended with it.
         return not connect.clean_start and not is_over and (before.expiry_s > 0 or expires_ms is not None)
 
-    async def _restore(self, session: MqttSession, stored: StoredSession, *, releases: bool) -> None:
+    async def _restore(self, session: MqttSession, stored: StoredSession, peer: Address, *, releases: bool) -> None:
         if stored.has_queue:
             await self._open_queue(session)
             await self._declare(session, expires_ms=None)
@@ -239,11 +233,20 @@ class SessionTable:
                 await ids.write()
             if releases:
                 await acknowledge_shared(self._backend, ids.shared.values())
+        is_less = False
         for one in stored.subscriptions:
             shared = parse_shared_filter(one.topic_filter)
+            topic_filter = one.topic_filter if shared is None else shared.topic_filter
+            if not self._services.access.may_receive(session.client, topic_filter, peer):
+                # The rules changed while the client was away.
+                _log.warning("%r may not have %r any more.", session.client_id[:80], one.topic_filter[:200])
+                is_less = True
+                if shared is None and one.qos:
+                    await self.unbind(session, topic_filter)
+                continue
             made = SessionSubscription(
                 session,
-                one.topic_filter if shared is None else shared.topic_filter,
+                topic_filter,
                 one.qos,
                 one.no_local,
                 one.retain_as_published,
@@ -253,16 +256,16 @@ class SessionTable:
                 await self._shares.join(session, made, shared.group)
             session.subscriptions[one.topic_filter] = made
             await self._services.subscriptions.add(made)
+        if is_less:
+            await self.save(session)
 
     async def _end_here(self, client_id: str, user: str) -> None:
         """Let an older connection of this proxy go, and all that it left be in the store."""
         held = self._sessions.get(session_key(client_id))
-        if held is None:
-            return
-        if held.user != user:
+        if held is not None and held.user != user:
             raise ConnectRefused(ReasonCode.NOT_AUTHORIZED, "The client id is another user's.")
-        connection = held.connection
-        if connection is not None:
+        connection = None if held is None else held.connection
+        if held is not None and connection is not None:
             self._services.statistics.takeovers += 1
             connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")
             self._begin_leaving(held, connection)
@@ -305,6 +308,9 @@ class SessionTable:
         """Store that all are away, and let no session wait for its client from now on."""
         for key, away_ms in self._parked.close().items():
             self._end_connection(self._sessions[key], None, away_ms)
+
+    def _new_claim(self) -> str:
+        return f"{self._proxy}-{next(self._numbers)}"
 
     def _count(self) -> None:
         self._services.traffic.sessions = len(self._sessions) - len(self._parked)
@@ -366,6 +372,11 @@ class SessionTable:
         if session is not None and session.connection is connection:
             self._begin_leaving(session, connection)
 
+    def abandon(self, session: MqttSession) -> None:
+        """The client of a session was gone before it was let in."""
+        if session.connection is not None:
+            self._end_connection(session, None)
+
     def note_will_published(self, client_id: str) -> None:
         """The will of a client that is away was published."""
         self._run(self._forget_will(client_id), client_id)
@@ -420,7 +431,7 @@ class SessionTable:
                     if session.queue is not None and stored.expires_ms is not None:
                         await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
                 else:
-                    await self._discard(self._record_of(session, ""))
+                    await self.unattended.discard(self._record_of(session, ""))
                     await self.store.delete(client_id)
             else:
                 # Another connection has the session: only what is published at once is still due.
@@ -436,11 +447,25 @@ class SessionTable:
         if will is not None:
             self._wills.publish_later(client_id, session.user, will, delay_s)
 
-    async def _discard(self, stored: StoredSession) -> None:
-        """Have nothing of a session any more but its record."""
-        if stored.has_queue:
-            await self._routes.remove(session_queue_name(stored.client_id))
-        await self.store.put_packet_ids(stored.client_id, StoredPacketIds())
+    async def _give_back(self, client_id: str, claim: str) -> None:
+        """End a claim that may have been stored, of a client that was not let in."""
+        try:
+            await self.store.confirm(self._proxy)
+            session = self._sessions.get(session_key(client_id))
+            if session is not None and session.claim == claim:
+                self._end_connection(session, None)
+                return
+            stored = await self.store.load(client_id)
+            if stored is None or stored.claim != claim:
+                return
+            if stored.expiry_s:
+                now_ms = self._services.clock.now_ms()
+                await self.store.put(msgspec.structs.replace(stored, claim="", proxy="", away_ms=now_ms, will=None))
+            else:
+                await self.unattended.discard(stored)
+                await self.store.delete(client_id)
+        except MillstreamError as error:
+            _log.warning("The session of %r could not be given back: %s", client_id[:80], error)
 
     async def _forget_will(self, client_id: str) -> None:
         stored = await self.store.load(client_id)
@@ -473,67 +498,19 @@ class SessionTable:
                     await self._declare(session, expires_ms=None)
                     await self.bind(session, one.topic_filter)
 
-    # Sessions that nobody has
+    # What is done from time to time
 
-    async def end_unattended(self, key: str) -> None:
-        """Take over a session that no connection has: it is over, or left a will, or its proxy is gone. Then do what
-        its proxy would have done. Nothing is done where a client came meanwhile."""
-        found = await self.store.load_key(key)
-        if found is None or not self._is_unattended(found):
+    async def wake_behind_gaps(self) -> None:
+        """Have the light queues read for all sessions where the feed passed over records: it told of none of them."""
+        gaps = self._services.subscriptions.gaps
+        if gaps == self._known_gaps:
             return
-        claim = f"{self._proxy}-{next(self._numbers)}"
-
-        def make(before: StoredSession | None) -> StoredSession:
-            if before is None or not self._is_unattended(before):
-                raise ConsumeRefused("SESSION_CLAIMED", "A client has the session again.")
-            return msgspec.structs.replace(before, claim=claim, proxy=self._proxy)
-
-        before = (await self.store.claim(found.client_id, make)).before
-        assert before is not None
-        if before.claim:
-            await acknowledge_shared(self._backend, (await self.store.load_packet_ids(before.client_id)).shared)
-        now_ms = self._services.clock.now_ms()
-        away_ms = now_ms if before.claim else before.away_ms
-        after = msgspec.structs.replace(before, claim="", proxy="", away_ms=away_ms)
-        will = after.will if after.will_ms is not None and after.will_ms <= now_ms else None
-        if will is not None:
-            after.will = None
-            self._wills.publish(after.client_id, after.user, will.will())
-        if after.expires_ms is None or after.expires_ms > now_ms:
-            await self.store.put(after)
-            return
-        await self._discard(after)
-        await self.store.delete(after.client_id)
-
-    def _is_unattended(self, session: StoredSession) -> bool:
-        if session.claim:
-            return session.proxy not in self.live_proxies()
-        now_ms, will_ms = self._services.clock.now_ms(), session.will_ms
-        is_over = session.expires_ms is not None and session.expires_ms <= now_ms
-        return is_over or (will_ms is not None and will_ms + WILL_GRACE_MS <= now_ms)
-
-    def live_proxies(self) -> set[str]:
-        """The proxies that have said of late that they are there, and this one."""
-        oldest_ms = self._services.clock.now_ms() - PROXY_LIFE_MS
-        return {self._proxy, *(proxy for proxy, said_ms in self.store.proxies.items() if said_ms >= oldest_ms)}
-
-    async def look_after(self) -> None:
-        """Say that this proxy is there; the first of all live ones ends the sessions that nobody has."""
-        now_ms = self._services.clock.now_ms()
-        if now_ms - self._said_ms >= PROXY_INTERVAL_MS:
-            self._said_ms = now_ms
-            await self.store.put_proxy(self._proxy, now_ms)
-        live = self.live_proxies()
-        self._wills.publish_doubtful(self.store.proxies, live)
-        if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
-            return
-        self._swept_ms = now_ms
-        keys = [*self.store.find_unattended(live, now_ms, now_ms - WILL_GRACE_MS)]
-        for key in keys[:MAX_ENDED]:
-            try:
-                await self.end_unattended(key)
-            except MillstreamError as error:
-                _log.info("the session %s is left for later: %s", key[:80], error)
+        self._known_gaps = gaps
+        for number, session in enumerate(list(self._sessions.values())):
+            if session.queue is not None:
+                session.queue.wake()
+            if not number % _SESSIONS_A_TURN:
+                await asyncio.sleep(0)
 
     async def renew(self) -> None:
         """Keep what clients have not acknowledged for them."""
