@@ -1,7 +1,8 @@
 """Measures how soon very many MQTT sessions are back whose connections were all cut at once.
 
 `python -m benchmarks.mqtt_reconnects [--sessions N] [--proxies N] [--loads N] [--at-once N]` prints what it found as
-JSON: the clients come back to the proxies where they were, then once more, and then each to another proxy.
+JSON: the clients come back to the proxies where they were, then once more, then each to another proxy, and then after
+all proxies were killed and started again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def measure_mqtt_reconnects(
         found: dict[str, object] = {"sessions": sessions, "proxies": proxies, "at_once": at_once * loads}
         for name, moves in _ROUNDS.items():
             found[name] = _cut_all(place, held, sessions, moves=moves, at_once=at_once)
+        found["restart"] = _restart(place, held, sessions)
         found["load_average_1_min"] = os.getloadavg()[0]
     return round_figures(found)
 
@@ -68,6 +70,24 @@ def _cut_all(place: SessionPlace, held: HeldSessions, sessions: int, *, moves: b
         "proxies_cpu_us": took["proxies"] / sessions * 1e6,
         "server_cpu_us_settled": settled_cpu_s / sessions * 1e6,
         "load_cpu_us": load_cpu_s / sessions * 1e6,
+    }
+
+
+def _restart(place: SessionPlace, held: HeldSessions, sessions: int) -> dict[str, float]:
+    """Kill all proxies and start them again; a client whose connect fails tries another proxy 0.1 s later."""
+    held.look()
+    before = dict(held.counts)
+    held.away_s.clear()
+    killed_s = time.monotonic()
+    listening_s = place.restart_proxies()
+    held.wait_for(lambda: held.counts["back"] - before["back"] >= sessions)
+    away_s = sorted(held.away_s)
+    return {
+        **{name: held.counts[name] - before[name] for name in ("lost", "back", "back_with_session", "refused")},
+        "open": held.counts["open"],
+        "all_listen_s": listening_s - killed_s,
+        "all_back_s": held.last_back_s - killed_s,
+        "away_p50_s": away_s[len(away_s) // 2] if away_s else 0.0,
     }
 
 

@@ -11,11 +11,13 @@ import argparse
 import json
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +30,7 @@ from millstream.server.child import RoleProcess
 
 __all__ = ["HeldSessions", "SessionPlace", "measure_mqtt_sessions", "round_figures"]
 
-_PORTS: Final = ("--mqtt-port", "0", "--grpc-port", "0", "--remoting-port", "0")
+_PORTS: Final = ("--grpc-port", "0", "--remoting-port", "0", "--mqtt-port")
 _SETTLE_S: Final = 10.0
 _IDLE_S: Final = 20.0
 _WINDOW: Final = 100
@@ -82,7 +84,8 @@ class SessionPlace:
         nameserver = start("nameserver", "nameserver", "--port", "0")
         known = ("--nameservers", nameserver.addresses["nameserver"])
         broker = start("broker", "broker", "--port", "0", *known)
-        self._proxies = [start("proxy", f"proxy-{number}", *_PORTS, *known) for number in range(proxies)]
+        self._start_proxy = lambda number, port: start("proxy", f"proxy-{number}", *_PORTS, port, *known)
+        self._proxies = [self._start_proxy(number, "0") for number in range(proxies)]
         self.addresses = [one.addresses["mqtt"] for one in self._proxies]
         self._pids = {"nameserver": nameserver.pid, "broker": broker.pid}
         self._pids |= {f"proxy-{number}": one.pid for number, one in enumerate(self._proxies)}
@@ -120,6 +123,19 @@ class SessionPlace:
         for name, pid in self._pids.items():
             found[name if name in found else "proxies"] += cpu_s(pid)
         return found
+
+    def restart_proxies(self) -> float:
+        """End all as kill -9 does and start them again where they were; when they all listened."""
+        for one in self._proxies:
+            # All at once: a client must not come back to one that goes next.
+            os.kill(one.pid, signal.SIGKILL)
+        for one in self._proxies:
+            one.kill()
+        ports = [address.rpartition(":")[2] for address in self.addresses]
+        with ThreadPoolExecutor(len(ports)) as threads:
+            self._proxies = list(threads.map(self._start_proxy, range(len(ports)), ports))
+        self._pids |= {f"proxy-{number}": one.pid for number, one in enumerate(self._proxies)}
+        return time.monotonic()
 
     def kill_first_proxy(self) -> None:
         """End it as kill -9 does."""
