@@ -225,6 +225,9 @@ async def test_what_the_client_of_a_light_queue_has_not_acknowledged_goes_back_w
             took.append(taken)
             return Taken.WAITS
 
+        def note_drained(self) -> None:
+            pass
+
     backend, clock = cast("BrokerBackend", ground.backend), ground.clock
     reader = LightQueueReader(backend, clock, "g", "orders", ["broker-a"], max_pop=32, taker=Taker(), holding=set())
     reader.wake()

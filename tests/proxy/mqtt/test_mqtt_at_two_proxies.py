@@ -10,14 +10,15 @@ from mqtt_peer import Peer, connect_to
 from millstream.broker.broker import Broker
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
 from millstream.model.operations import PopRequest
-from millstream.protocol.mqtt.packets import Disconnect, Will
+from millstream.protocol.mqtt.packet_types import PacketType
+from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Will
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.server import MqttServer
-from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
+from millstream.proxy.mqtt.session_records import StoredPacketIds, StoredSession, StoredSubscription, StoredWill
 from millstream.proxy.mqtt.unattended_sessions import PROXY_LIFE_MS
 from millstream.proxy.processor import Processor
 from patience import eventually
@@ -70,27 +71,31 @@ async def test_a_client_goes_on_at_another_proxy_where_it_was(server: MqttServer
     assert {one.payload for one in found} == {b"1", b"2", b"3"}
 
 
-@pytest.mark.parametrize("reads", [True, False], ids=["that reads at once", "that is gone before it reads"])
-async def test_what_a_dead_proxy_sent_and_was_not_acknowledged_comes_to_the_next_connection_at_once(
-    server: MqttServer, other: MqttServer, monkeypatch: pytest.MonkeyPatch, reads: bool
-) -> None:
+async def leave_to_a_dead_proxy(server: MqttServer, other: MqttServer, *, qos: int) -> None:
+    """Have the session `c` with two messages that a proxy had sent when it was killed."""
     peer, _ = await client(server, "c", expiry_s=60)
-    await peer.subscribe("a", qos=1)
+    await peer.subscribe("a", qos=qos)
     peer.send(Disconnect(properties=Properties({PropertyId.SESSION_EXPIRY_INTERVAL: 60})))
     assert await peer.next_packet() is None
     await server.sessions.settle()
     sender, _ = await client(server)
-    for body in (b"0", b"1"):
-        await sender.publish("a", body, 1)
+    for number in (0, 1):
+        await sender.publish("a", b"%d" % number, qos, packet_id=1 + number)
     held = await other.sessions.store.load("c")
     assert held is not None
     held.claim, held.proxy = "dead-1", "dead"
     await other.sessions.store.put(held)
-    queue = light_queue(session_queue_name("c"))
-    backend = other.services.backend
     (broker,) = await other.services.routes.brokers()
-    lost = await backend.pop(broker, PopRequest(SESSION_GROUP, queue, 60_000, LIGHT_QUEUE_NUMBER))
+    request = PopRequest(SESSION_GROUP, light_queue(session_queue_name("c")), 60_000, LIGHT_QUEUE_NUMBER)
+    lost = await other.services.backend.pop(broker, request)
     assert [one.message.body for one in lost] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["that reads at once", "that is gone before it reads"])
+async def test_what_a_dead_proxy_sent_and_was_not_acknowledged_comes_to_the_next_connection_at_once(
+    server: MqttServer, other: MqttServer, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    await leave_to_a_dead_proxy(server, other, qos=1)
     if not reads:
         with monkeypatch.context() as patch:
             patch.setattr(LightQueueReader, "wake", lambda reader: None)
@@ -103,6 +108,37 @@ async def test_what_a_dead_proxy_sent_and_was_not_acknowledged_comes_to_the_next
     assert present
     again = [await peer.receive() for _ in range(2)]
     assert [(one.payload, one.dup) for one in again] == [(b"0", True), (b"1", True)]
+
+
+@pytest.mark.parametrize("way", ["at once", "after a connection that reads nothing", "after nobody came for long"])
+async def test_a_message_of_qos_2_that_a_dead_proxy_released_does_not_come_again(
+    server: MqttServer, other: MqttServer, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    await leave_to_a_dead_proxy(server, other, qos=2)
+    store = other.sessions.store
+    await store.put_packet_ids("c", StoredPacketIds(released=[1], claim="dead-1"))
+    if way == "after a connection that reads nothing":
+        with monkeypatch.context() as patch:
+            patch.setattr(LightQueueReader, "wake", lambda reader: None)
+            peer, _ = await client(other, "c", expiry_s=60)
+            release = await peer.expect(Acknowledgement)
+            assert (release.packet_type, release.packet_id) == (PacketType.PUBREL, 1)
+            peer.send(Acknowledgement(PacketType.PUBCOMP, 1))
+            await peer.expect_nothing()
+            peer.close()
+            await eventually(lambda: not other.connections)
+            await other.sessions.settle()
+    if way == "after nobody came for long":
+        await other.sessions.unattended.end("c")
+    peer, present = await client(other, "c", expiry_s=60)
+    assert present
+    release = await peer.expect(Acknowledgement)
+    assert (release.packet_type, release.packet_id) == (PacketType.PUBREL, 1)
+    peer.send(Acknowledgement(PacketType.PUBCOMP, 1))
+    assert (await peer.receive()).payload == b"1"
+    await peer.expect_nothing()
+    while (await store.load_packet_ids("c")).released:
+        await peer.expect_nothing()
 
 
 async def test_a_client_id_is_one_for_all_proxies_without_lasting_sessions_too(

@@ -237,9 +237,7 @@ class PacketHandlers:
             case PacketType.PUBREC:
                 self._note_received(connection, session, packet_id)
             case PacketType.PUBCOMP:
-                if session.packet_ids is not None and packet_id in session.packet_ids.released:
-                    session.packet_ids.released.pop(packet_id, None)
-                    session.packet_ids.write()
+                session.forget_released(packet_id)
                 session.complete(packet_id, 2)
             case _:
                 self._release(connection, session, packet_id)

@@ -70,6 +70,10 @@ class QueueTaker(Protocol):
         """Take a message; `broker` is the number of its broker, 0 for the first."""
         ...
 
+    def note_drained(self) -> None:
+        """There is nothing more than what it took."""
+        ...
+
 
 class LightQueueReader:
     """One light queue at all brokers, read by its group for one client.
@@ -239,6 +243,8 @@ class LightQueueReader:
                     attempt += 1
                 else:
                     attempt = 0
+                    if not self._is_wanted:
+                        self._taker.note_drained()
         except Exception:  # noqa: BLE001 - the task's edge: who waits for messages must not wait for ever
             _log.exception("the light queue %s cannot be read", self._topic)
         finally:
@@ -303,6 +309,9 @@ class _Nobody:
 
     def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
         return Taken.REFUSED
+
+    def note_drained(self) -> None:
+        """It does not matter."""
 
 
 _NOBODY: Final = _Nobody()

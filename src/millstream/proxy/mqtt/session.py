@@ -58,6 +58,9 @@ MAX_SESSION_EXPIRY_S: Final = 7 * 24 * 3600
 """Seconds that a session lives on without a connection at most; CONNACK says so."""
 
 
+_NONE: Final[frozenset[int]] = frozenset()
+
+
 class _Delivery(NamedTuple):
     """How a message goes to the client."""
 
@@ -79,6 +82,7 @@ class MqttSession:
     """
 
     __slots__ = (
+        "_left_released",
         "_pending",
         "_pending_bytes",
         "_traffic",
@@ -134,6 +138,7 @@ class MqttSession:
         self.window: OutgoingWindow[TakenMessage | None] = OutgoingWindow(
             MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
         )
+        self._left_released = frozenset(packet_ids.released) if packet_ids is not None else _NONE
         self._traffic = traffic
         # None as long as nothing waits, as with most: a deque alone takes 760 bytes.
         self._pending: deque[_Pending] | None = None
@@ -201,7 +206,31 @@ class MqttSession:
             return Taken.DONE
         brokers = 1 if self.queue is None else len(self.queue.brokers)
         packet_id = popped.handle.queue_offset % (MAX_QUEUE_PACKET_ID // brokers) * brokers + broker + 1
+        if packet_id in self._left_released and popped.delivery_attempt > 1:
+            # The client has it: an earlier connection stored that, and ended before it acknowledged the delivery.
+            return Taken.DONE
         return self._take(popped, taken, message, delivery, packet_id)
+
+    def note_drained(self) -> None:
+        """Its light queue has nothing more: what an earlier connection left there is acknowledged."""
+        ids, left = self.packet_ids, self._left_released
+        if not left or ids is None:
+            return
+        self._left_released = _NONE
+        completed = [packet_id for packet_id in left if self.window.is_free(packet_id)]
+        for packet_id in completed:
+            ids.released.pop(packet_id, None)
+        if completed:
+            ids.write()
+
+    def forget_released(self, packet_id: int) -> None:
+        """The client has said that it forgets a message of QoS 2 [MQTT-4.3.3-8]. It may have to be known for longer
+        that it has it: while the delivery that an earlier connection did not acknowledge may come again."""
+        ids = self.packet_ids
+        is_left = self.queue is not None and packet_id in self._left_released
+        if ids is not None and packet_id in ids.released and not is_left:
+            ids.released.pop(packet_id, None)
+            ids.write()
 
     def take_share(self, popped: PoppedMessage, taken: TakenMessage, subscription: SessionSubscription) -> Taken:
         """Take a message of a shared subscription."""

@@ -69,6 +69,9 @@ class _Member:
     def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
         return self.session.take_share(popped, taken, self.subscription)
 
+    def note_drained(self) -> None:
+        """What was released before is known by its own identifiers."""
+
 
 class ShareTable:
     """The shared subscriptions that have members here."""

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import ConsumeRefused, MillstreamError
-from millstream.proxy.mqtt.light_routes import session_queue_name
+from millstream.model.light_queue import light_queue
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session_records import StoredPacketIds, StoredSession
 from millstream.proxy.mqtt.session_store import SessionStore
@@ -78,6 +79,7 @@ class UnattendedSessions:
         before = (await self._store.claim(found.client_id, make)).before
         assert before is not None
         if before.claim:
+            await self._release_deliveries(before)
             await acknowledge_shared(self._backend, (await self._store.load_packet_ids(before.client_id)).shared)
         now_ms = self._clock.now_ms()
         away_ms = now_ms if before.claim else before.away_ms
@@ -91,6 +93,13 @@ class UnattendedSessions:
             return
         await self.discard(after)
         await self._store.delete(after.client_id)
+
+    async def _release_deliveries(self, session: StoredSession) -> None:
+        """Make visible what a proxy that is gone took for a session: the next connection has to see all of it."""
+        if session.has_queue:
+            queue = light_queue(session_queue_name(session.client_id))
+            for broker in await self._routes.brokers():
+                await self._backend.release_deliveries(broker, SESSION_GROUP, queue)
 
     def _is_unattended(self, session: StoredSession) -> bool:
         if session.claim:
