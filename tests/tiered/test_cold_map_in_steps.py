@@ -229,9 +229,14 @@ class StepMachine(RuleBasedStateMachine):
     def delete_topic(self, topic: str) -> None:
         """A new topic of its name begins at 0 again."""
         self.deleted.add(topic)
-        for name, row in list(self.plain.rows.items()):
-            if any(part.topic == topic for one in row.objects or () for part in one.parts):
-                self.apply(name, drop_topic(row, topic, 5))
+        rows = {
+            name
+            for name, row in self.plain.rows.items()
+            if any(part.topic == topic for one in row.objects or () for part in one.parts)
+        }
+        assert {name for name, _ in self.plain.rows_with(topic)} == rows
+        for name in rows:
+            self.apply(name, drop_topic(self.plain.rows[name], topic, 5))
         self.next_offset.update((queue, 0) for queue in QUEUES if queue[0] == topic)
 
     @rule()
@@ -277,7 +282,7 @@ def test_a_row_that_was_prepared_is_taken_up_without_a_search(monkeypatch: pytes
     monkeypatch.setattr(cold_map, "STEP_PARTS", 2)
     row = ColdStretch(0, 0, 3 * LOG_BYTES, join("m", [*rows.values()], None), replaces=tuple(rows), generation=1)
     before = places_of(cold)
-    assert sum(1 for _ in cold.prepare("m", row)) == 3
+    assert sum(1 for _ in cold.prepare("m", row)) == 1 + 3
     assert places_of(cold) == before
     searched: list[object] = []
     replace = cold_map._replace
@@ -288,6 +293,9 @@ def test_a_row_that_was_prepared_is_taken_up_without_a_search(monkeypatch: pytes
     assert len(searched) == 1
     assert [one.key for one in cold.ranges("t3", 0)] == [object_key("m", 1)]
     assert [one.first_queue_offset for one in cold.ranges("t4", 0)] == [0, 3]
+    assert len(cold._spent) == 7
+    assert sum(1 for _ in cold.give_back()) == 4
+    assert not cold._spent
 
 
 def test_what_was_prepared_is_forgotten_with_the_row() -> None:
@@ -327,7 +335,7 @@ def test_what_was_prepared_is_not_used_once_something_else_is_to_go() -> None:
         cold, rows = rows_of(2, 2)
         row = ColdStretch(0, 0, 2 * LOG_BYTES, join("m", [*rows.values()], None), replaces=tuple(rows), generation=1)
         if prepares:
-            assert not [*cold.prepare("m", row)]
+            assert len([*cold.prepare("m", row)]) == 1
         # Another row has taken over an object meanwhile, and its ranges are where they were.
         cold.apply("x", ColdStretch(0, 0, LOG_BYTES, rows["r0"].objects, replaces=("r0",)))
         cold.apply("m", row)
