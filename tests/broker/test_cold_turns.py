@@ -24,6 +24,7 @@ from test_cold_merges import (
 from test_cold_tier import chunks, cold_bench
 
 from millstream.broker import cold_tier, cold_topics
+from millstream.broker.state.document import encode_document
 from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import TopicConfig
@@ -204,3 +205,22 @@ async def test_an_object_that_a_merge_goes_on_with_is_not_removed_from_the_row_t
     assert {name for name, _ in cold.map.objects} == {"carried"}
     await cold.clean()
     assert not [*cold.map.objects]
+
+
+async def test_the_document_is_made_in_turns_and_holds_the_rows_as_they_were_at_its_beginning(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold_tier, "_ENCODED_AT_ONCE", 1)
+    await send_by_rounds(bench, 3)
+    cold = bench.broker.cold
+    rows, changed = cold.make_document(), False
+
+    def change() -> None:
+        nonlocal changed
+        changed = True
+        cold.forget_topic(TOPICS[3])
+
+    asyncio.get_running_loop().call_soon(change)
+    text = await cold.table.encode()
+    assert changed
+    assert text == encode_document(rows) != encode_document(cold.make_document())

@@ -84,6 +84,9 @@ MAX_LISTED_RANGES: Final = 4096
 MAX_WAITING_READS: Final = 10_000
 """Fetches that wait for one of these threads; more is refused with TOO_MANY_REQUESTS."""
 
+_ENCODED_AT_ONCE: Final = 512 * 1024
+"""Bytes of rows after which others have their turn while the document is made: those of 10,000 parts."""
+
 _VERSION: Final = 1
 _RESTORED: Final = "restored"
 _NEVER: Final = 1 << 62
@@ -130,6 +133,10 @@ class _RowsDocument(Document):
     rows: dict[str, ColdStretch]
 
 
+class _EncodedRows(Document):
+    rows: dict[str, msgspec.Raw]
+
+
 class ColdTier:
     """Started once its broker leads; a replica follows the rows, and reads as well once `start_reading` was called.
 
@@ -149,7 +156,7 @@ class ColdTier:
         options: TieredOptions,
     ) -> None:
         document = SavedDocument(saved, _RowsDocument, noun="places of cold messages", version=_VERSION)
-        self.table = StateTable("cold", document, ColdStretch, self)
+        self.table = StateTable("cold", document, ColdStretch, self, encode_in_turns=self._encode_in_turns)
         """The saved form of the map."""
         self.map = ColdMap()
         self._open_objects = open_objects
@@ -183,6 +190,18 @@ class ColdTier:
     def make_document(self) -> _RowsDocument:
         """See `StateOwner`."""
         return _RowsDocument(version=_VERSION, rows=dict(self.map.rows))
+
+    async def _encode_in_turns(self) -> bytes:
+        """The text of the document as it is now, made beside other work."""
+        found: dict[str, msgspec.Raw] = {}
+        size_bytes = 0
+        for name, row in list(self.map.rows.items()):
+            found[name] = msgspec.Raw(msgspec.json.encode(row))
+            size_bytes += len(found[name])
+            if size_bytes >= _ENCODED_AT_ONCE:
+                size_bytes = 0
+                await asyncio.sleep(0)
+        return encode_document(_EncodedRows(version=_VERSION, rows=found))
 
     def load_document(self, document: _RowsDocument) -> None:
         """See `StateOwner`."""
@@ -393,6 +412,7 @@ class ColdTier:
 
     async def _put_manifest(self) -> None:
         """Say beside the objects what they mean, once nothing of that can be taken back."""
+        await asyncio.sleep(0)
         began_ms, seed = self._clock.now_ms(), self._store.make_seed(at_end=True)
         # Afterwards: they may have later changes than the seed, never earlier ones.
         documents = await self._encode_documents()
