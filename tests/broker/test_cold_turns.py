@@ -224,3 +224,26 @@ async def test_the_document_is_made_in_turns_and_holds_the_rows_as_they_were_at_
     text = await cold.table.encode()
     assert changed
     assert text == encode_document(rows) != encode_document(cold.make_document())
+
+
+async def test_what_changes_while_a_manifest_is_made_is_said_by_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold_tier, "_ENCODED_AT_ONCE", 1)
+    await send_by_rounds(bench, 3)
+    cold, encode = bench.broker.cold, bench.broker.cold._encode_in_turns
+    texts: list[bytes] = []
+
+    async def encode_and_delete() -> bytes:
+        if not texts:
+            asyncio.get_running_loop().call_soon(bench.broker.topics.delete, TOPICS[3])
+        texts.append(await encode())
+        return texts[-1]
+
+    monkeypatch.setattr(cold.table, "_encode_in_turns", encode_and_delete)
+    cold._changes_unsaid = 1
+    await cold._put_manifest()
+    assert cold._changes_unsaid
+    while cold._changes_unsaid:
+        await cold.upload_due()
+    assert [f'"{TOPICS[3]}"'.encode() in text for text in texts] == [True, False]

@@ -413,12 +413,13 @@ class ColdTier:
     async def _put_manifest(self) -> None:
         """Say beside the objects what they mean, once nothing of that can be taken back."""
         await asyncio.sleep(0)
-        began_ms, seed = self._clock.now_ms(), self._store.make_seed(at_end=True)
+        # What changes from here on may be in the documents or not.
+        said, began_ms, seed = self._changes_unsaid, self._clock.now_ms(), self._store.make_seed(at_end=True)
         # Afterwards: they may have later changes than the seed, never earlier ones.
         documents = await self._encode_documents()
         if not self._state.settle():
             return
-        said, place = self._changes_unsaid, (self._cluster, self._broker, self._clock.now_ms())
+        place = self._cluster, self._broker, self._clock.now_ms()
         await self._in_thread(lambda: self._manifests.put(encode_manifest(*place, seed, documents)))
         self._changes_unsaid -= said
         self._said_ms = *self._said_ms[1:], began_ms
