@@ -346,6 +346,21 @@ def test_what_was_prepared_is_not_used_once_something_else_is_to_go() -> None:
     assert [one.first_queue_offset for one in maps[1].ranges("t0", 0)] == [0, 0]
 
 
+def test_what_was_prepared_is_not_used_once_more_is_to_come() -> None:
+    cold, rows = rows_of(2, 1)
+    cold.apply("s", ColdStretch(0, 0, LOG_BYTES, (pack("s", 0, {("alone", 0): (0, 1)}),)))
+    rows = dict(cold.rows)
+    objects = (*join("m", [rows["r0"], rows["r1"]], None), *(rows["s"].objects or ()))
+    row = ColdStretch(0, 0, 2 * LOG_BYTES, objects, replaces=tuple(rows), generation=1)
+    for _ in cold.prepare("m", row):
+        pass
+    # What the row goes on with is gone when it is taken up.
+    cold.apply("s", remove_objects(rows["s"], ["s/00000.msc"], 5))
+    cold.apply("m", row)
+    assert [one.key for one in cold.ranges("alone", 0)] == ["s/00000.msc"]
+    assert [one.key for one in cold.ranges("t0", 0)] == ["m/00000.msc"]
+
+
 def test_of_two_objects_with_the_same_offsets_the_one_that_is_removed_goes() -> None:
     cold = ColdMap()
     for name in "rs":

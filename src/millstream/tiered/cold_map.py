@@ -202,13 +202,13 @@ class ColdMap:
     """Of each object that readers find the row that has it now."""
     _replaced: set[str] = field(default_factory=set)
     """Rows by which readers find nothing, since others have their messages."""
-    _ready: tuple[ColdStretch, dict[str, tuple[ColdPart, ...]], list[_Exchange]] | None = None
-    """What was prepared for a row: what goes, and what comes of it."""
+    _ready: tuple[_Change, list[_Exchange]] | None = None
+    """What was prepared, and what comes of it."""
     _spent: list[_Exchange] = field(default_factory=list)
     """What was prepared and taken up, with the ranges that nobody finds any more."""
 
     def prepare(self, name: str, row: ColdStretch) -> Generator[None, None, None]:
-        """Do most of what `apply` of this very row has to do, in steps that are short. Readers see nothing of it.
+        """Do most of what `apply` of this row has to do, in steps that are short. Readers see nothing of it.
 
         The map may change between the steps and until then: what no longer fits is done anew.
         """
@@ -219,7 +219,7 @@ class ColdMap:
             exchanges.append(exchange)
             if not number % STEP_PARTS:
                 yield
-        self._ready = row, change.goes, exchanges
+        self._ready = change, exchanges
 
     def give_back(self) -> Generator[None, None, None]:
         """Give back the memory of what a prepared row replaced, in steps: some 20 ms for 200,000 ranges."""
@@ -231,7 +231,7 @@ class ColdMap:
     def apply(self, name: str, row: ColdStretch | None) -> None:
         """Put the row of that name in the place of the one there was; None: there is none any more."""
         before, change = self.rows.get(name), self._compare(name, row)
-        self._swap(change, row)
+        self._swap(change)
         for key in change.goes:
             self._row_names.pop(key, None)
         if row is None:
@@ -271,12 +271,12 @@ class ColdMap:
                 del change.goes[one.key]
         return change
 
-    def _swap(self, change: _Change, row: ColdStretch | None) -> None:
+    def _swap(self, change: _Change) -> None:
         """Have readers find what comes in place of what goes, for each queue at once."""
         if change.goes and change.comes:
             ready, self._ready = self._ready, None
-            if ready is not None and ready[0] is row and ready[1] == change.goes:
-                self._spent = ready[2]
+            if ready is not None and ready[0].goes == change.goes and ready[0].comes == change.comes:
+                self._spent = ready[1]
                 self._exchange(change, self._spent)
             else:
                 self._exchange(change, self._exchanges(change))
