@@ -17,7 +17,7 @@ Pure: no clock, no store. One thread changes the map, others find what they look
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -295,18 +295,19 @@ class ColdMap:
         for found in change.comes:
             for part in found.parts:
                 added.setdefault(part.topic, {}).setdefault(part.queue_id, []).append(_range_of(part, found))
+        goes = {*change.goes}
         for topic, queues in added.items():
             for queue_id, new in queues.items():
-                yield self._make_exchange(topic, queue_id, new, change.goes.keys())
+                yield self._make_exchange(topic, queue_id, new, goes)
 
-    def _make_exchange(self, topic: str, queue_id: int, new: list[ColdRange], goes: Set[str]) -> _Exchange:
+    def _make_exchange(self, topic: str, queue_id: int, new: list[ColdRange], goes: set[str]) -> _Exchange:
         ranges = self._queues.get(topic, {}).get(queue_id)
         before = ranges or []
         after, gone = _replace(before, sorted(new, key=_first) if len(new) > 1 else new, goes)
         return _Exchange(topic, queue_id, new, ranges, len(before), after, gone)
 
     def _exchange(self, change: _Change, exchanges: Iterable[_Exchange]) -> None:
-        left, goes = sum(map(len, change.goes.values())), change.goes.keys()
+        left, goes = sum(map(len, change.goes.values())), {*change.goes}
         for one in exchanges:
             queues = self._queues.setdefault(one.topic, {})
             ranges = queues.get(one.queue_id)
@@ -481,12 +482,12 @@ def _left_out(before: tuple[ColdPart, ...], after: tuple[ColdPart, ...]) -> list
     return left_out if following is None else None
 
 
-def _replace(ranges: list[ColdRange], new: list[ColdRange], goes: Set[str]) -> tuple[list[ColdRange], int]:
+def _replace(ranges: list[ColdRange], new: list[ColdRange], goes: set[str]) -> tuple[list[ColdRange], int]:
     """The ranges of a queue with new ones in place of those of objects that go, and how many go."""
     # After a merge: what comes covers what goes, so a place in the list tells of both.
     first = bisect_left(ranges, new[0].first_queue_offset, key=_first)
     behind = bisect_left(ranges, new[-1].next_queue_offset, lo=first, key=_first)
-    if goes >= {*map(_key, ranges[first:behind])}:
+    if goes.issuperset(map(_key, ranges[first:behind])):
         return [*ranges[:first], *new, *ranges[behind:]], behind - first
     left = [one for one in ranges if one.key not in goes]
     return sorted([*left, *new], key=_first), len(ranges) - len(left)
