@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.tiered import merge_plan
 from millstream.tiered.cold_map import ColdMap, ColdObject, ColdPart, ColdStretch, commit_stretch, release_objects
-from millstream.tiered.merge_plan import MAX_GENERATION, MERGE_AGE_MS, MERGED_ROWS, MergePlanner
+from millstream.tiered.merge_plan import MAX_GENERATION, MERGE_AGE_MS, MERGED_ROWS, MergePlan, MergePlanner
 
 HOUR_MS = 3_600_000
 LONG_MS = 1_000_000 * HOUR_MS
@@ -27,12 +29,24 @@ def map_of(count: int, *, log_bytes: int = 1, topics: str = "ab", size: int = 10
     return cold
 
 
-def planner(cold: ColdMap, keep_ms: int = LONG_MS) -> MergePlanner:
-    return MergePlanner(cold, lambda _topic: keep_ms)
+def find(
+    planner: MergePlanner,
+    now_ms: int = LONG_MS,
+    lifetimes_ms: Mapping[str, int] | None = None,
+    default_ms: int = LONG_MS,
+    refused: Container[str] = (),
+) -> MergePlan | None:
+    steps = planner.find(now_ms, lifetimes_ms or {}, default_ms, refused)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: MergePlan | None = done.value
+            return found
 
 
 def names(cold: ColdMap, now_ms: int = LONG_MS, keep_ms: int = LONG_MS) -> list[str]:
-    plan = planner(cold, keep_ms).find(now_ms, keep_ms)
+    plan = find(MergePlanner(cold), now_ms, default_ms=keep_ms)
     return [] if plan is None else [*plan.rows]
 
 
@@ -68,7 +82,7 @@ def test_objects_of_short_lived_topics_go_on_as_they_are() -> None:
         at = number * HOUR_MS
         objects = (pack(f"r{number}", number, "ab", 100, at), pack(f"r{number}", number, "xy", 100, at))
         cold.apply(f"r{number}", ColdStretch(0, number, number + 1, objects))
-    plan = MergePlanner(cold, lambda topic: 10 * HOUR_MS if topic in "xy" else LONG_MS).find(LONG_MS, LONG_MS)
+    plan = find(MergePlanner(cold), lifetimes_ms=dict.fromkeys("xy", 10 * HOUR_MS))
     assert plan is not None
     assert [one.key for one in plan.rewritten] == [f"r{number}/ab" for number in range(MERGED_ROWS)]
     assert [one.key for one in plan.carried] == [f"r{number}/xy" for number in range(MERGED_ROWS)]
@@ -81,7 +95,7 @@ def test_large_objects_of_one_queue_go_on_unless_a_small_one_has_more_of_it() ->
         busy = pack(f"r{number}", number, "q", 50 if is_quiet else LARGE)
         alone = pack(f"r{number}", number, "z", LARGE)
         cold.apply(f"r{number}", ColdStretch(0, number, number + 1, (pack(f"r{number}", number), busy, alone)))
-    plan = planner(cold).find(LONG_MS, LONG_MS)
+    plan = find(MergePlanner(cold))
     assert plan is not None
     assert [one.key for one in plan.carried] == [f"r{number}/z" for number in range(MERGED_ROWS)]
     assert names(map_of(MERGED_ROWS, topics="q", size=LARGE)) == []
@@ -90,13 +104,10 @@ def test_large_objects_of_one_queue_go_on_unless_a_small_one_has_more_of_it() ->
 def test_rows_that_must_not_join_or_cannot_be_read_end_a_merge() -> None:
     cold = map_of(2 * MERGED_ROWS)
     border = MERGED_ROWS // 2
-    apart = MergePlanner(
-        cold, lambda _topic: LONG_MS, lambda rows: not rows[0].log_begin < border <= rows[-1].log_begin
-    )
-    plan = apart.find(LONG_MS, LONG_MS)
+    plan = find(MergePlanner(cold, lambda rows: not rows[0].log_begin < border <= rows[-1].log_begin))
     assert plan is not None
     assert plan.first.log_begin == border
-    plan = planner(cold).find(LONG_MS, LONG_MS, refused={"r2"})
+    plan = find(MergePlanner(cold), refused={"r2"})
     assert plan is not None
     assert plan.first.log_begin == 3
 
@@ -106,7 +117,7 @@ def test_rows_grow_with_the_logarithm_of_the_uploads_and_messages_are_written_an
     cold, written = ColdMap(), 0
     for number in range(count):
         cold.apply(f"r{number}", ColdStretch(0, number, number + 1, (pack(f"r{number}", number),)))
-        while (plan := planner(cold).find(LONG_MS, LONG_MS)) is not None:
+        while (plan := find(MergePlanner(cold))) is not None:
             name = f"m{number}-{plan.first.generation}"
             row = ColdStretch(
                 0, plan.first.log_begin, plan.log_end, generation=plan.first.generation + 1, replaces=tuple(plan.rows)

@@ -365,7 +365,11 @@ class Broker:
             "config/cold.json": self.cold.table,
             "config/columns.json": self.columns.table,
         }
-        return {part: await table.encode() for part, table in tables.items()}
+        found: dict[str, bytes] = {}
+        for part, table in tables.items():
+            found[part] = await table.encode()
+            await asyncio.sleep(0)
+        return found
 
     def write_past_deletions(self) -> None:
         """Write to the log which topics were deleted while the log did not say so. Raises STORE_FAILED, DISK_FULL."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
+from millstream.broker.cold_topics import ColdTopics, run_in_turns
 from millstream.model.clock import Clock
 from millstream.tiered.cold_map import (
     ColdMap,
@@ -50,9 +51,8 @@ class RowKeeper(Protocol):
 class ColdMerges:
     """Merges of one broker while it leads. `merge_due` is called by turns with its uploads, never at the same time.
 
-    `new_name` makes the name of a row that begins at a log offset, and `whose` says whose it is; `keep_ms` tells how
-    long messages of a topic live, `class_of` which topics may share objects, `may_join` whether rows that follow one
-    another may become one.
+    `new_name` makes the name of a row that begins at a log offset, and `whose` says whose it is; `may_join` tells
+    whether rows that follow one another may become one.
     """
 
     def __init__(
@@ -65,26 +65,28 @@ class ColdMerges:
         *,
         new_name: Callable[[int], str],
         whose: Callable[[str], StretchName],
-        class_of: Callable[[str], int],
-        keep_ms: Callable[[str], int],
+        topics: ColdTopics,
         may_join: Callable[[Sequence[ColdStretch]], bool],
     ) -> None:
         self.merges = self.puts = self.bytes_written = self.reads = self.bytes_read = 0
         """Since the start; the reads are requests, also those of merges that failed."""
         self._cold, self._keeper, self._work, self._thread, self._clock = cold, keeper, work, thread, clock
-        self._new_name, self._whose, self._class_of, self._may_join = new_name, whose, class_of, may_join
-        self._planner = MergePlanner(cold, keep_ms, may_join)
+        self._new_name, self._whose, self._topics, self._may_join = new_name, whose, topics, may_join
+        self._planner = MergePlanner(cold, may_join)
         self._refused: set[str] = set()
         self._looked_s: float | None = None
 
-    async def merge_due(self, default_keep_ms: int) -> bool:
+    async def merge_due(self) -> bool:
         """Merge some rows if it is time; whether they are merged. Raises ObjectStoreDenied, ObjectStoreAway."""
         now_s = asyncio.get_running_loop().time()
         if self._looked_s is not None and now_s - self._looked_s < MERGE_INTERVAL_S:
             return False
         await self._keeper.drop_begun()
         self._release()
-        plan = self._planner.find(self._clock.now_ms(), default_keep_ms, self._refused)
+        steps = self._planner.find(
+            self._clock.now_ms(), self._topics.find_lifetimes(), self._topics.keep_ms, self._refused
+        )
+        plan = await run_in_turns(steps)
         if plan is None:
             self._looked_s = now_s
             return False
@@ -98,8 +100,7 @@ class ColdMerges:
             first.epoch, first.log_begin, plan.log_end, generation=first.generation + 1, replaces=tuple(plan.rows)
         )
         self._keeper.write([(name, row)])
-        topics = {part.topic for one in plan.rewritten for part in one.parts}
-        classes = {topic: self._class_of(topic) for topic in topics}
+        classes = await self._topics.classes_of({part.topic for one in plan.rewritten for part in one.parts})
         loop = asyncio.get_running_loop()
         progress = WorkProgress()
         try:
@@ -114,11 +115,9 @@ class ColdMerges:
         finally:
             self.reads += progress.requests
             self.bytes_read += progress.bytes_read
-        done = self._finish(plan, row, merged)
-        if done is None:
+        if not await self._commit(name, plan, row, merged):
             # Some of it was removed or copied meanwhile: the begun row goes as after a crash.
             return False
-        self._commit(name, done)
         self.merges += 1
         self.puts += len(merged)
         self.bytes_written += sum(one.size_bytes for one in merged)
@@ -141,9 +140,22 @@ class ColdMerges:
             row = drop_topic(row, topic, self._clock.now_ms())
         return row
 
-    def _commit(self, name: str, row: ColdStretch) -> None:
-        self._keeper.write([(name, row)])
+    async def _commit(self, name: str, plan: MergePlan, row: ColdStretch, merged: Sequence[ColdObject]) -> bool:
+        """Have readers find the merged row; whether that is done."""
+        while True:
+            sources = {source: self._cold.rows.get(source) for source in plan.rows}
+            done = self._finish(plan, row, merged)
+            if done is None:
+                return False
+            await run_in_turns(self._cold.prepare(name, done))
+            # Topics may have been deleted meanwhile.
+            is_same = all(self._cold.rows.get(source) is before for source, before in sources.items())
+            if is_same and self._may_join([*plan.rows.values()]):
+                break
+        self._keeper.write([(name, done)])
+        await run_in_turns(self._cold.give_back())
         self._release()
+        return True
 
     def _release(self) -> None:
         """Have what was replaced go, also what a crash behind a merge left of it."""

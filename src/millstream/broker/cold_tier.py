@@ -7,11 +7,10 @@ the map are changes of the broker's state: a start, a replica and the next maste
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +23,7 @@ from millstream.broker.cold_merges import ColdMerges
 from millstream.broker.cold_owner import ColdOwner
 from millstream.broker.cold_report import ColdTierReport
 from millstream.broker.cold_rounds import repeat_rounds
+from millstream.broker.cold_topics import ColdTopics
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_log import StateLog
@@ -31,7 +31,6 @@ from millstream.broker.state.state_table import StateTable
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, StoreError
-from millstream.model.topic import MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.administration.cold_checks import ColdStatus, Orphans
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
@@ -85,8 +84,10 @@ MAX_LISTED_RANGES: Final = 4096
 MAX_WAITING_READS: Final = 10_000
 """Fetches that wait for one of these threads; more is refused with TOO_MANY_REQUESTS."""
 
+_ENCODED_AT_ONCE: Final = 512 * 1024
+"""Bytes of rows after which others have their turn while the document is made: those of 10,000 parts."""
+
 _VERSION: Final = 1
-_HOUR_MS: Final = 60 * 60 * 1000
 _RESTORED: Final = "restored"
 _NEVER: Final = 1 << 62
 """A state offset that no change has."""
@@ -132,6 +133,10 @@ class _RowsDocument(Document):
     rows: dict[str, ColdStretch]
 
 
+class _EncodedRows(Document):
+    rows: dict[str, msgspec.Raw]
+
+
 class ColdTier:
     """Started once its broker leads; a replica follows the rows, and reads as well once `start_reading` was called.
 
@@ -151,7 +156,7 @@ class ColdTier:
         options: TieredOptions,
     ) -> None:
         document = SavedDocument(saved, _RowsDocument, noun="places of cold messages", version=_VERSION)
-        self.table = StateTable("cold", document, ColdStretch, self)
+        self.table = StateTable("cold", document, ColdStretch, self, encode_in_turns=self._encode_in_turns)
         """The saved form of the map."""
         self.map = ColdMap()
         self._open_objects = open_objects
@@ -177,12 +182,26 @@ class ColdTier:
         """When the last manifests were begun, the older one first."""
         self._dropped_bytes = self._dropped_until = 0
         self._unconfirmed: list[tuple[int, int]] = []
+        self._deleted: set[str] = set()
+        """Topics, since the end of the stretch that goes up was known."""
 
     # The rows, as state of the broker
 
     def make_document(self) -> _RowsDocument:
         """See `StateOwner`."""
         return _RowsDocument(version=_VERSION, rows=dict(self.map.rows))
+
+    async def _encode_in_turns(self) -> bytes:
+        """The text of the document as it is now, made beside other work."""
+        found: dict[str, msgspec.Raw] = {}
+        size_bytes = 0
+        for name, row in list(self.map.rows.items()):
+            found[name] = msgspec.Raw(msgspec.json.encode(row))
+            size_bytes += len(found[name])
+            if size_bytes >= _ENCODED_AT_ONCE:
+                size_bytes = 0
+                await asyncio.sleep(0)
+        return encode_document(_EncodedRows(version=_VERSION, rows=found))
 
     def load_document(self, document: _RowsDocument) -> None:
         """See `StateOwner`."""
@@ -233,6 +252,7 @@ class ColdTier:
         if not self._is_reading:
             self.start_reading(store)
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
+        self._cold_topics = ColdTopics(topics, self._options.topics, self._options.keep_hours)
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         self._owner.start(self._objects, self._readers, state)
@@ -245,8 +265,7 @@ class ColdTier:
             self._clock,
             new_name=self._new_name,
             whose=self._whose,
-            class_of=self._class_of,
-            keep_ms=self._keep_ms,
+            topics=self._cold_topics,
             may_join=may_join,
         )
         self._uploaded_s = asyncio.get_running_loop().time()
@@ -339,7 +358,7 @@ class ColdTier:
     async def merge_due(self) -> bool:
         """Merge some objects if it is time; whether they are merged. Raises as `ColdMerges.merge_due`."""
         assert self._merges is not None
-        is_merged = await self._merges.merge_due(self._options.keep_hours * _HOUR_MS)
+        is_merged = await self._merges.merge_due()
         # A manifest that a directory is restored from must not lead to the objects that were merged.
         self._changes_unsaid += is_merged
         return is_merged
@@ -357,10 +376,10 @@ class ColdTier:
             if self._changes_unsaid:
                 await self._put_manifest()
             return False
+        # Topics that are created from here on have nothing before the end, and of those that are deleted nothing stays.
+        self._deleted.clear()
         await self.drop_begun()
-        going = {
-            topic.name: self._store.counted_from(topic.name) for topic in self._topics.all() if self._goes_up(topic)
-        }
+        going = await self._cold_topics.find_going(self._store.counted_from)
         walk = self._store.walk_log(begin, end)
         stretch = await loop.run_in_executor(
             self._uploader, self._work.gather, walk, going, self._options.stretch_bytes
@@ -373,10 +392,13 @@ class ColdTier:
             return False
         name, row = self._new_name(begin), ColdStretch(0, begin, stretch.log_end)
         self.write([(name, row)])
-        classes = {topic: self._class_of(topic) for topic in going}
+        classes = await self._cold_topics.classes_of(going)
         objects = await loop.run_in_executor(self._uploader, self._work.put, self._whose(name), row, classes)
-        # A topic may have been deleted meanwhile, whose messages are nobody's any more.
-        self._commit(name, self._without_deleted(commit_stretch(row, objects), going))
+        row = commit_stretch(row, objects)
+        for topic in self._deleted:
+            # Its messages are nobody's any more.
+            row = drop_topic(row, topic, self._clock.now_ms())
+        self._commit(name, row)
         self._last_error = ""
         self._puts += len(objects)
         self._bytes_written += sum(one.size_bytes for one in objects)
@@ -390,12 +412,14 @@ class ColdTier:
 
     async def _put_manifest(self) -> None:
         """Say beside the objects what they mean, once nothing of that can be taken back."""
-        began_ms, seed = self._clock.now_ms(), self._store.make_seed(at_end=True)
+        await asyncio.sleep(0)
+        # What changes from here on may be in the documents or not.
+        said, began_ms, seed = self._changes_unsaid, self._clock.now_ms(), self._store.make_seed(at_end=True)
         # Afterwards: they may have later changes than the seed, never earlier ones.
         documents = await self._encode_documents()
         if not self._state.settle():
             return
-        said, place = self._changes_unsaid, (self._cluster, self._broker, self._clock.now_ms())
+        place = self._cluster, self._broker, self._clock.now_ms()
         await self._in_thread(lambda: self._manifests.put(encode_manifest(*place, seed, documents)))
         self._changes_unsaid -= said
         self._said_ms = *self._said_ms[1:], began_ms
@@ -428,32 +452,11 @@ class ColdTier:
         """The first log offset that was not looked at for what goes up."""
         return max(self.map.uploaded_log_offset, self._store.log_start, self._empty_until)
 
-    def _goes_up(self, topic: TopicConfig) -> bool:
-        if is_system_topic(topic.name) or topic.is_compacted or topic.message_type is MessageType.LITE:
-            return False
-        return fnmatch.fnmatchcase(topic.name, self._options.topics)
-
-    def _class_of(self, topic: str) -> int:
-        """Topics share objects whose times to live are within twice of each other."""
-        return max(1, self._keep_ms(topic) // _HOUR_MS).bit_length()
-
-    def _keep_ms(self, topic: str) -> int:
-        config = self._topics.find(topic)
-        keep_ms = None if config is None else config.time_to_live_ms
-        return self._options.keep_hours * _HOUR_MS if keep_ms is None else keep_ms
-
     def _whose(self, name: str) -> StretchName:
         return StretchName(self._cluster, self._broker, name)
 
     def _new_name(self, log_begin: int) -> str:
         return stretch_name(self._cluster, self._broker, log_begin, 0, secrets.token_hex(8))
-
-    def _without_deleted(self, row: ColdStretch, going: Mapping[str, int]) -> ColdStretch:
-        """The row without topics that were deleted since it was known from where on they go up."""
-        for topic in {part.topic for one in row.objects or () for part in one.parts}:
-            if self._topics.find(topic) is None or self._store.counted_from(topic) > going[topic]:
-                row = drop_topic(row, topic, self._clock.now_ms())
-        return row
 
     async def drop_begun(self) -> None:
         """Delete what an upload left that did not end, of this broker or of the master before it."""
@@ -467,13 +470,13 @@ class ColdTier:
         """Remove what is too old and delete what was removed before; whether more may be due at once."""
         await self.check_owner()
         now_ms = self._clock.now_ms()
-        keep_ms = {
-            topic.name: now_ms - topic.time_to_live_ms
-            for topic in self._topics.all()
-            if topic.time_to_live_ms is not None
-        }
-        expired = self.map.find_expired(keep_ms, now_ms - self._options.keep_hours * _HOUR_MS)
-        self.write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
+        before_ms = {topic: now_ms - keep_ms for topic, keep_ms in self._cold_topics.find_lifetimes().items()}
+        expired = self.map.find_expired(before_ms, now_ms - self._cold_topics.keep_ms)
+        for name, keys in expired.items():
+            # In the turn of the one before it a merge may have been taken up, whose row has the objects now.
+            if name in self.map.rows and not self.map.is_replaced(name):
+                self.write([(name, remove_objects(self.map.rows[name], keys, now_ms))])
+            await asyncio.sleep(0)
         # A manifest that a directory is restored from must not lead to what is deleted by then.
         self._changes_unsaid += len(expired)
         if self._state.settle():
@@ -497,12 +500,10 @@ class ColdTier:
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted: its messages are nobody's any more, and a new topic of its name has none of them."""
         now_ms = self._clock.now_ms()
-        rows = {
-            name
-            for name, row in self.map.rows.items()
-            if any(part.topic == topic for one in row.objects or () for part in one.parts)
-        }
-        self.write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
+        if self._tasks:
+            self._deleted.add(topic)
+        rows = self.map.rows_with(topic)
+        self.write([(name, drop_topic(row, topic, now_ms)) for name, row in rows])
         self._changes_unsaid += len(rows)
 
     async def delete_objects(self, keys: Sequence[str]) -> None:

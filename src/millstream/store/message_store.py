@@ -381,6 +381,7 @@ class MessageStore(QueueReader):
                 self._queues,
                 store_timestamp_ms=self._times.last_ms,
                 entries_per_file=self.options.consume_queue_entries,
+                at_end=at_end,
             )
         return StoreSeed(checkpoint)
 

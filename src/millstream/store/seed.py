@@ -29,14 +29,15 @@ class StoreSeed(msgspec.Struct, frozen=True):
 
 
 def checkpoint_at_start(
-    log_start: int, queues: QueueTable, *, store_timestamp_ms: int, entries_per_file: int
+    log_start: int, queues: QueueTable, *, store_timestamp_ms: int, entries_per_file: int, at_end: bool = False
 ) -> StoreCheckpoint:
     """The checkpoint that the store would have with nothing in its log yet: each queue begins and ends at its first
-    record, or where it ends if it has none any more."""
+    record, or where it ends if it has none any more. `at_end`: all that readers see stands before `log_start`."""
     singles: dict[str, dict[int, tuple[int, int]]] = {}
     batches: dict[str, dict[int, tuple[int, int, int, int]]] = {}
     for queue in queues:
-        offset = queue.first_offset_in_log(log_start)
+        # Thousands of queues are no matter at the end: nothing is searched for in their files.
+        offset = queue.visible_offset if at_end else queue.first_offset_in_log(log_start)
         if queue.holds_batches:
             batches.setdefault(queue.topic, {})[queue.queue_id] = (offset, offset, 0, 0)
         else:

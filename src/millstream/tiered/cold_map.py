@@ -7,14 +7,17 @@ phases as well: it is marked as removed, which hides it, and leaves the row when
 
 A row of merged objects names the rows that it replaces, so that one change hides all of them and shows theirs.
 
-Pure: no clock, no store, no threads. The rows are changes in the log of the broker, so a start, a replica and a new
-master make the same map of them.
+The rows are changes in the log of the broker, so a start, a replica and a new master make the same map of them. `apply`
+takes up a whole row in one turn; of a row with parts of ten thousand queues that replaces others, `prepare` does most
+of the work before, in steps, and changes nothing that anybody sees.
+
+Pure: no clock, no store. One thread changes the map, others find what they look for meanwhile.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -23,6 +26,7 @@ import msgspec
 
 __all__ = [
     "MAX_STRETCH_OBJECTS",
+    "STEP_PARTS",
     "ColdMap",
     "ColdObject",
     "ColdPart",
@@ -42,8 +46,11 @@ __all__ = [
 MAX_STRETCH_OBJECTS: Final = 10_000
 """Objects of one stretch at most."""
 
+STEP_PARTS: Final = 1000
+"""Parts of objects after which a step of `prepare` ends: one to three milliseconds of work."""
 
-class ColdPart(msgspec.Struct, frozen=True, array_like=True):
+
+class ColdPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an object has of one queue: messages from one offset to before another, and their store timestamps."""
 
     topic: str
@@ -54,7 +61,7 @@ class ColdPart(msgspec.Struct, frozen=True, array_like=True):
     last_stored_ms: int
 
 
-class ColdObject(msgspec.Struct, frozen=True, array_like=True):
+class ColdObject(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object that is whole in the store. `checksum` is the CRC-32 of all its bytes."""
 
     key: str
@@ -79,8 +86,7 @@ class ColdStretch(msgspec.Struct, frozen=True):
     """Rows whose messages it has since it was committed: readers find nothing by these any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColdRange:
+class ColdRange(msgspec.Struct, frozen=True, gc=False):
     """A part of a queue and the object that it lies in."""
 
     first_queue_offset: int
@@ -153,6 +159,34 @@ def forget_objects(row: ColdStretch, keys: Iterable[str]) -> ColdStretch:
 
 _first: Final = attrgetter("first_queue_offset")
 _next: Final = attrgetter("next_queue_offset")
+_key: Final = attrgetter("key")
+
+_Queues = dict[str, dict[int, list[ColdRange]]]
+"""Ranges by topic and number of the queue, in the order of their offsets."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """What readers are to find, and what no more."""
+
+    goes: dict[str, tuple[ColdPart, ...]] = field(default_factory=dict)
+    """By key, of objects that go."""
+    drops: list[tuple[str, ColdPart]] = field(default_factory=list)
+    """Parts that go of objects that stay, with the keys."""
+    comes: list[ColdObject] = field(default_factory=list)
+
+
+class _Exchange(msgspec.Struct, frozen=True, gc=False):
+    """The ranges of a queue once others came into it and some went."""
+
+    topic: str
+    queue_id: int
+    new: list[ColdRange]
+    before: list[ColdRange] | None
+    """What it was made of: this list, as long as it was."""
+    length: int
+    after: list[ColdRange]
+    gone: int
 
 
 @dataclass(slots=True)
@@ -160,61 +194,159 @@ class ColdMap:
     """All rows by name, and the ranges of each queue that they make. `apply` is the only change."""
 
     rows: dict[str, ColdStretch] = field(default_factory=dict)
-    _queues: dict[tuple[str, int], list[ColdRange]] = field(default_factory=dict)
-    _queue_ids: dict[str, set[int]] = field(default_factory=dict)
-    """By topic the queues that have something cold, or had."""
+    uploaded_log_offset: int = 0
+    """All of the log before it has gone up, as far as it goes up at all, and readers find it; 0 where nothing has."""
+    _queues: _Queues = field(default_factory=dict)
+    """Threads read it: a list only grows at its end, and for any other change a new one comes into its place."""
     _row_names: dict[str, str] = field(default_factory=dict)
     """Of each object that readers find the row that has it now."""
     _replaced: set[str] = field(default_factory=set)
     """Rows by which readers find nothing, since others have their messages."""
+    _ready: tuple[_Change, list[_Exchange]] | None = None
+    """What was prepared, and what comes of it."""
+    _spent: list[_Exchange] = field(default_factory=list)
+    """What was prepared and taken up, with the ranges that nobody finds any more."""
+
+    def prepare(self, name: str, row: ColdStretch) -> Generator[None, None, None]:
+        """Do most of what `apply` of this row has to do, in steps that are short. Readers see nothing of it.
+
+        The map may change between the steps and until then: what no longer fits is done anew.
+        """
+        # Who asks has had a look at the parts of all rows in this turn.
+        yield
+        change, exchanges = self._compare(name, row), []
+        for number, exchange in enumerate(self._exchanges(change), 1):
+            exchanges.append(exchange)
+            if not number % STEP_PARTS:
+                yield
+        self._ready = change, exchanges
+
+    def give_back(self) -> Generator[None, None, None]:
+        """Give back the memory of what a prepared row replaced, in steps: some 20 ms for 200,000 ranges."""
+        spent, self._spent = self._spent, []
+        while spent:
+            del spent[-STEP_PARTS:]
+            yield
 
     def apply(self, name: str, row: ColdStretch | None) -> None:
         """Put the row of that name in the place of the one there was; None: there is none any more."""
-        before = self.rows.pop(name, None)
-        gone = [] if before is None or name in self._replaced else [before]
-        if row is None:
-            self._replaced.discard(name)
-            self._swap(name, gone, None)
-            return
-        self.rows[name] = row
-        if row.objects is not None:
-            for other in row.replaces:
-                if other not in self._replaced:
-                    self._replaced.add(other)
-                    gone += [self.rows[other]] if other in self.rows else []
-        self._swap(name, gone, None if name in self._replaced else row)
-
-    def _swap(self, name: str, gone: Sequence[ColdStretch], row: ColdStretch | None) -> None:
-        """Have readers find what the row says in place of what these did, for each queue at once: threads read, too."""
-        keys = {one.key for one_row in gone for one in one_row.objects or ()}
-        changed: dict[tuple[str, int], int] = {}
-        for one_row in gone:
-            for one in one_row.objects or ():
-                for part in one.parts:
-                    place = part.topic, part.queue_id
-                    changed[place] = changed.get(place, 0) + 1
-        for key in keys:
+        before, change = self.rows.get(name), self._compare(name, row)
+        self._swap(change)
+        for key in change.goes:
             self._row_names.pop(key, None)
-        added: dict[tuple[str, int], list[ColdRange]] = {}
-        for found in (row.objects or ()) if row is not None else ():
-            self._row_names[found.key] = name
-            for part in found.parts:
-                added.setdefault((part.topic, part.queue_id), []).append(_range_of(part, found))
-                self._queue_ids.setdefault(part.topic, set()).add(part.queue_id)
-        for place, count in changed.items():
-            left = _exchange(self._queues.get(place, []), keys, count, added.pop(place, []))
-            if left:
-                self._queues[place] = left
-            else:
-                self._queues.pop(place, None)
-        for place, ranges in added.items():
-            for new in ranges:
-                insort(self._queues.setdefault(place, []), new, key=_first)
+        if row is None:
+            self._ready = None
+            self.rows.pop(name, None)
+            self._replaced.discard(name)
+        else:
+            if name not in self._replaced:
+                self._row_names.update((one.key, name) for one in row.objects or ())
+            # Threads look at what is hidden first: they may find a message by both rows, and never by none.
+            self.rows[name] = row
+            if row.objects is not None:
+                self._replaced.update(row.replaces)
+        # At the end: the disk lets go of what this says.
+        if row is not None and row.objects is not None and row.log_end >= self.uploaded_log_offset:
+            self.uploaded_log_offset = row.log_end
+        elif before is not None and before.log_end == self.uploaded_log_offset:
+            ends = (one.log_end for one in self.rows.values() if one.objects is not None)
+            self.uploaded_log_offset = max(ends, default=0)
 
-    @property
-    def uploaded_log_offset(self) -> int:
-        """All of the log before it has gone up, as far as it goes up at all; 0 where nothing has."""
-        return max((row.log_end for row in self.rows.values() if row.objects is not None), default=0)
+    def _compare(self, name: str, row: ColdStretch | None) -> _Change:
+        """What changes with that row."""
+        gone = [name]
+        if row is not None and row.objects is not None:
+            gone += row.replaces
+        change = _Change()
+        for one_name in gone:
+            if one_name in self.rows and one_name not in self._replaced:
+                change.goes.update((one.key, one.parts) for one in self.rows[one_name].objects or ())
+        for one in (row.objects or ()) if row is not None and name not in self._replaced else ():
+            before = change.goes.get(one.key)
+            left_out = None if before is None else _left_out(before, one.parts)
+            if left_out is None:
+                change.comes.append(one)
+            else:
+                change.drops += [(one.key, part) for part in left_out]
+                del change.goes[one.key]
+        return change
+
+    def _swap(self, change: _Change) -> None:
+        """Have readers find what comes in place of what goes, for each queue at once."""
+        if change.goes and change.comes:
+            ready, self._ready = self._ready, None
+            if ready is not None and ready[0].goes == change.goes and ready[0].comes == change.comes:
+                self._spent = ready[1]
+                self._exchange(change, self._spent)
+            else:
+                self._exchange(change, self._exchanges(change))
+        elif change.goes:
+            change.drops += [(key, part) for key, parts in change.goes.items() for part in parts]
+        else:
+            for found in change.comes:
+                for part in found.parts:
+                    self._add(part.topic, part.queue_id, _range_of(part, found))
+        for key, part in change.drops:
+            self._drop(key, part)
+
+    def _exchanges(self, change: _Change) -> Iterator[_Exchange]:
+        """Of each queue that something comes into, once that is known of all."""
+        added: _Queues = {}
+        for found in change.comes:
+            for part in found.parts:
+                added.setdefault(part.topic, {}).setdefault(part.queue_id, []).append(_range_of(part, found))
+        goes = {*change.goes}
+        for topic, queues in added.items():
+            for queue_id, new in queues.items():
+                yield self._make_exchange(topic, queue_id, new, goes)
+
+    def _make_exchange(self, topic: str, queue_id: int, new: list[ColdRange], goes: set[str]) -> _Exchange:
+        ranges = self._queues.get(topic, {}).get(queue_id)
+        before = ranges or []
+        after, gone = _replace(before, sorted(new, key=_first) if len(new) > 1 else new, goes)
+        return _Exchange(topic, queue_id, new, ranges, len(before), after, gone)
+
+    def _exchange(self, change: _Change, exchanges: Iterable[_Exchange]) -> None:
+        left, goes = sum(map(len, change.goes.values())), {*change.goes}
+        for one in exchanges:
+            queues = self._queues.setdefault(one.topic, {})
+            ranges = queues.get(one.queue_id)
+            if ranges is not one.before or len(ranges or ()) != one.length:
+                one = self._make_exchange(one.topic, one.queue_id, one.new, goes)
+            queues[one.queue_id] = one.after
+            left -= one.gone
+        if left:
+            # Of some queues, or of some of their ranges, something goes in whose place nothing comes.
+            come = {(one.key, part) for one in change.comes if one.key in goes for part in one.parts}
+            go = ((key, part) for key, parts in change.goes.items() for part in parts)
+            change.drops += [one for one in go if one not in come]
+
+    def _add(self, topic: str, queue_id: int, new: ColdRange) -> None:
+        queues = self._queues.get(topic)
+        if queues is None:
+            queues = self._queues[topic] = {}
+        ranges = queues.get(queue_id)
+        if ranges is None:
+            queues[queue_id] = [new]
+        elif ranges[-1].next_queue_offset <= new.first_queue_offset:
+            ranges.append(new)
+        else:
+            queues[queue_id] = sorted([*ranges, new], key=_first)
+
+    def _drop(self, key: str, part: ColdPart) -> None:
+        ranges, first = self._ranges(part.topic, part.queue_id), part.first_queue_offset
+        number = bisect_left(ranges, first, key=_first) if ranges and ranges[0].first_queue_offset < first else 0
+        while number < len(ranges) and ranges[number].first_queue_offset == first:
+            if ranges[number].key == key and ranges[number].next_queue_offset == part.next_queue_offset:
+                left = [*ranges[:number], *ranges[number + 1 :]]
+                if left:
+                    self._queues[part.topic][part.queue_id] = left
+                    return
+                del self._queues[part.topic][part.queue_id]
+                if not self._queues[part.topic]:
+                    del self._queues[part.topic]
+                return
+            number += 1
 
     @property
     def begun(self) -> dict[str, ColdStretch]:
@@ -230,27 +362,32 @@ class ColdMap:
 
     def objects_at(self, log_offset: int) -> list[ColdObject]:
         """The objects in one of which a record is that began at an offset of the log, if it went up at all."""
-        rows = [row for name, row in list(self.rows.items()) if name not in self._replaced]
+        hidden = {*self._replaced}
+        rows = [row for name, row in list(self.rows.items()) if name not in hidden]
         return [one for row in rows if row.log_begin <= log_offset < row.log_end for one in row.objects or ()]
+
+    def _ranges(self, topic: str, queue_id: int) -> Sequence[ColdRange]:
+        queues = self._queues.get(topic)
+        return () if queues is None else queues.get(queue_id, ())
 
     def find(self, topic: str, queue_id: int, queue_offset: int) -> ColdRange | None:
         """The range with that message, else the next one behind it; None where none follows."""
-        ranges = self._queues.get((topic, queue_id), ())
+        ranges = self._ranges(topic, queue_id)
         number = bisect_right(ranges, queue_offset, key=_next)
         return ranges[number] if number < len(ranges) else None
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         """The first offset that is cold and the one behind the last; None where nothing of the queue is."""
-        ranges = self._queues.get((topic, queue_id))
+        ranges = self._ranges(topic, queue_id)
         return (ranges[0].first_queue_offset, ranges[-1].next_queue_offset) if ranges else None
 
     def ranges(self, topic: str, queue_id: int) -> Sequence[ColdRange]:
         """All ranges of a queue, by offset."""
-        return tuple(self._queues.get((topic, queue_id), ()))
+        return tuple(self._ranges(topic, queue_id))
 
     def ranges_between(self, topic: str, queue_id: int, begin: int, end: int, max_count: int) -> Sequence[ColdRange]:
         """At most `max_count` ranges with messages from `begin` to before `end`, by offset."""
-        ranges = self._queues.get((topic, queue_id), ())
+        ranges = self._ranges(topic, queue_id)
         number = bisect_right(ranges, begin, key=_next)
         behind = bisect_left(ranges, end, lo=number, key=_first) if begin < end else number
         return tuple(ranges[number : min(behind, number + max_count)])
@@ -261,13 +398,22 @@ class ColdMap:
         Looks at no others: offsets of a queue ascend with the log.
         """
         names: set[str] = set()
-        for queue_id in self._queue_ids.get(topic, ()):
-            for one in reversed(self._queues.get((topic, queue_id), ())):
+        for ranges in self._queues.get(topic, {}).values():
+            for one in reversed(ranges):
                 name = self._row_names[one.key]
                 if self.rows[name].log_begin < log_begin:
                     break
                 names.add(name)
         return sorted(((name, self.rows[name]) for name in names), key=lambda pair: pair[1].log_begin)
+
+    def rows_with(self, topic: str) -> list[tuple[str, ColdStretch]]:
+        """All rows that name something of a topic, those that others replaced included, with their names."""
+        hidden = [
+            (name, self.rows[name])
+            for name in self.find_unreleased()
+            if any(part.topic == topic for one in self.rows[name].objects or () for part in one.parts)
+        ]
+        return [*self.rows_from(topic, 0), *hidden]
 
     def stretches(self) -> list[tuple[str, ColdStretch]]:
         """The rows by which readers find something, with their names, in the order of the log."""
@@ -288,7 +434,7 @@ class ColdMap:
 
     def queues(self) -> list[tuple[str, int]]:
         """The topics and numbers of all queues with something cold."""
-        return list(self._queues)
+        return [(topic, queue_id) for topic, queues in list(self._queues.items()) for queue_id in list(queues)]
 
     def find_expired(self, before_ms: Mapping[str, int], default_ms: int) -> dict[str, list[str]]:
         """By row the keys of objects all of whose parts were stored before their topic's time, else `default_ms`."""
@@ -322,13 +468,26 @@ def _range_of(part: ColdPart, found: ColdObject) -> ColdRange:
     )
 
 
-def _exchange(ranges: list[ColdRange], gone: set[str], count: int, added: list[ColdRange]) -> list[ColdRange]:
-    """The ranges of a queue without the `count` of those objects, with others."""
-    if len(added) == 1:
-        # After a merge: what comes covers what goes, so a place in the list tells of both.
-        first = bisect_left(ranges, added[0].first_queue_offset, key=_first)
-        behind = bisect_left(ranges, added[0].next_queue_offset, lo=first, key=_first)
-        if behind - first == count and all(one.key in gone for one in ranges[first:behind]):
-            return [*ranges[:first], added[0], *ranges[behind:]]
-    left = [one for one in ranges if one.key not in gone]
-    return sorted([*left, *added], key=_first)
+def _left_out(before: tuple[ColdPart, ...], after: tuple[ColdPart, ...]) -> list[ColdPart] | None:
+    """The parts that are before and not after; None where there are others after."""
+    if before == after:
+        return []
+    left_out, rest = [], iter(after)
+    following = next(rest, None)
+    for part in before:
+        if part is following or part == following:
+            following = next(rest, None)
+        else:
+            left_out.append(part)
+    return left_out if following is None else None
+
+
+def _replace(ranges: list[ColdRange], new: list[ColdRange], goes: set[str]) -> tuple[list[ColdRange], int]:
+    """The ranges of a queue with new ones in place of those of objects that go, and how many go."""
+    # After a merge: what comes covers what goes, so a place in the list tells of both.
+    first = bisect_left(ranges, new[0].first_queue_offset, key=_first)
+    behind = bisect_left(ranges, new[-1].next_queue_offset, lo=first, key=_first)
+    if goes.issuperset(map(_key, ranges[first:behind])):
+        return [*ranges[:first], *new, *ranges[behind:]], behind - first
+    left = [one for one in ranges if one.key not in goes]
+    return sorted([*left, *new], key=_first), len(ranges) - len(left)

@@ -175,15 +175,27 @@ class ColumnMap:
         between them nothing in that file.
         """
         begin, end = rows[0].log_begin, rows[-1].log_end
+        topics: dict[int, set[str]] = {}
+
+        def hold(topic: str, first: int, behind: int) -> bool:
+            """Whether a row that begins between these offsets of the log has something of the topic."""
+            for row in rows:
+                if first <= row.log_begin < behind:
+                    if row.log_begin not in topics:
+                        topics[row.log_begin] = {part.topic for one in row.objects or () for part in one.parts}
+                    if topic in topics[row.log_begin]:
+                        return True
+            return False
+
         for name in {*self.topics, *self.files}:
             begun = self.find_begun(name)
             if begun is not None:
                 first, behind = begun[1].log_begin, begun[1].log_end
                 is_cut = begin < first < end or begin < behind < end
-                if is_cut and _holds(rows, name, first, end):
+                if is_cut and hold(name, first, end):
                     return False
             copied = self.copied_until(name)
-            if begin < copied < end and _holds(rows, name, copied, end):
+            if begin < copied < end and hold(name, copied, end):
                 return False
         return True
 
@@ -245,11 +257,6 @@ def next_file(cold: ColdMap, topic: str, prefix: str, begin: int) -> NextFile | 
     first, (last_name, last) = taken[0][1], taken[-1]
     row = ColumnFile(topic, first.log_begin, last.log_end)
     return NextFile(_file_key(prefix, row.log_begin, row.log_end, last_name), row, tuple(_in_order(parts)))
-
-
-def _holds(rows: Iterable[ColdStretch], topic: str, begin: int, end: int) -> bool:
-    """Whether a row that begins between these offsets of the log has something of the topic."""
-    return any(begin <= row.log_begin < end and _parts(row, topic) for row in rows)
 
 
 def _parts(row: ColdStretch, topic: str) -> list[CopyPart]:
