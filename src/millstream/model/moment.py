@@ -6,7 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LAST_MS", "duration_ms", "moment_ms"]
+__all__ = ["FIRST_MS", "LAST_MS", "duration_ms", "moment_ms"]
+
+FIRST_MS: Final = -62_135_596_800_000
+"""The beginning of the year 1; earlier times have no ISO form."""
 
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999; later times have no ISO form."""

@@ -38,7 +38,7 @@ MESSAGE_COLUMN_NAMES: Final = (
 )  # fmt: skip
 """The columns of every copy, before the declared ones."""
 
-_UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+_UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR, TypeKind.VARIANT)
 
 
 def read_fields(text: str) -> ColumnFields:
@@ -72,9 +72,7 @@ def check_declared(columns: str, accepted: str) -> None:
 def check_fields(fields: ColumnFields) -> None:
     """Refuse columns that no table can have beside those of every copy: COLUMNS_REFUSED."""
     names = [name.lower() for name, _ in fields]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise columns_refused(f"two columns are called {twice!r}, and readers of tables take case for nothing")
+    _check_names("two columns", names)
     own = next((name for name in names if name in MESSAGE_COLUMN_NAMES), None)
     if own is not None:
         raise columns_refused(f"{own!r} is a column of every copy")
@@ -83,6 +81,7 @@ def check_fields(fields: ColumnFields) -> None:
     for name, data_type in fields:
         if data_type.holds(*_UNKNOWN_TO_TABLES):
             raise columns_refused(f"{name} is {data_type}, which tables do not have")
+        _check_fields_within(name, data_type)
 
 
 def check_change(old: ColumnFields, new: ColumnFields) -> None:
@@ -101,6 +100,21 @@ def columns_refused(why: str, remedy: str = "") -> MillstreamError:
     """The refusal of a declaration; `remedy` where there is a better one than the catalogue's."""
     words = f"{remedy} (docs/tiered-storage.md)." if remedy else None
     return MillstreamError("COLUMNS_REFUSED", f"The declared columns cannot be copied: {why}.", remedy=words)
+
+
+def _check_fields_within(path: str, data_type: DataType) -> None:
+    """Refuse a ROW, however deep, two of whose fields readers cannot tell apart: COLUMNS_REFUSED."""
+    _check_names(f"two fields of {path}", [field.name.lower() for field in data_type.fields])
+    for field in data_type.fields:
+        _check_fields_within(f"{path}.{field.name}", field.type)
+    for element in data_type.elements:
+        _check_fields_within(f"{path}[]", element)
+
+
+def _check_names(what: str, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise columns_refused(f"{what} are called {twice!r}, and readers of tables take case for nothing")
 
 
 def _check_type(path: str, old: DataType, new: DataType) -> None:

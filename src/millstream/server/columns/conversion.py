@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from millstream.client.bulk.fetched import decode_fetch
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import StoreError
+from millstream.model.moment import FIRST_MS, LAST_MS
 from millstream.model.operations import PullStatus
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.record import system_flag_of
@@ -170,13 +171,12 @@ def _rows(broker: str, queue_id: int, messages: Messages, decoder: BodyDecoder, 
             kept_bodies[one.position] = bodies[one.position]
         places = pa.array(rows, pa.int32())
         declared = [column.take(places) for column in decoded.columns]
-    instant = schema.field("_stored_at").type
     arrays = [
         pa.repeat(pa.scalar(broker, pa.string()), count),
         pa.repeat(pa.scalar(queue_id, pa.int32()), count),
         _numbers(messages, "queue-offset"),
-        pc.multiply(_numbers(messages, "store-timestamp"), _MICROSECONDS).cast(instant),
-        pc.multiply(_numbers(messages, "born-timestamp"), _MICROSECONDS).cast(instant),
+        _moments(messages, "store-timestamp", schema.field("_stored_at").type),
+        _moments(messages, "born-timestamp", schema.field("_born_at").type),
         pa.array(messages.metadata("message-id"), pa.string()),
         pa.array(messages.metadata("keys"), schema.field("_keys").type),
         pa.array(messages.metadata("tag"), pa.string()),
@@ -186,6 +186,13 @@ def _rows(broker: str, queue_id: int, messages: Messages, decoder: BodyDecoder, 
         *declared,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _moments(messages: Messages, key: str, instant: pa.DataType) -> pa.Array:
+    """NULL where the year is none that tables have: the broker keeps what a sender says, whose unit may be another."""
+    numbers = _numbers(messages, key)
+    is_fit = pc.and_(pc.greater_equal(numbers, FIRST_MS), pc.less_equal(numbers, LAST_MS))
+    return pc.multiply(pc.if_else(is_fit, numbers, None), _MICROSECONDS).cast(instant)
 
 
 def _numbers(messages: Messages, key: str) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 
 import pytest
@@ -43,6 +44,39 @@ def test_what_is_no_integer_is_malformed_whatever_stands_beside_it(
     assert malformed == [len(neighbours)]
 
 
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        (INT, {"1": 1, "-2": -2}),
+        (DataType(TypeKind.DECIMAL, precision=3, scale=1), {"1.5": decimal.Decimal("1.5")}),
+        (DataType(TypeKind.DATE), {"2026-01-02": datetime.date(2026, 1, 2)}),
+        (STRING, {"": "", "1": "1"}),
+    ],
+)
+def test_a_key_of_a_map_is_read_as_a_value_of_its_type_is(key: DataType, keys: dict[str, object]) -> None:
+    kind = DataType(TypeKind.MAP, elements=(key, STRING))
+    assert decoded(kind, dict.fromkeys(keys, "x"), None) == ([[(of, "x") for of in keys.values()], None], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (INT, "one"),
+        (DataType(TypeKind.DECIMAL, precision=3, scale=1), "1000"),
+        (DataType(TypeKind.ROW, fields=(Field("a", INT),)), "a"),
+    ],
+)
+def test_a_body_whose_map_has_a_key_that_does_not_fit_is_malformed_and_costs_its_neighbours_nothing(
+    key: DataType, name: str
+) -> None:
+    kind = DataType(TypeKind.MAP, elements=(key, STRING))
+    assert decoded(kind, {}, {name: "x"}, {}) == ([[], []], [1])
+
+
+def test_names_that_are_one_key_of_a_map_are_in_it_once() -> None:
+    assert decoded(DataType(TypeKind.MAP, elements=(INT, INT)), {"1": 2, "01": 3}) == ([[(1, 3)]], [])
+
+
 def test_times_are_read_in_both_spellings_to_the_millisecond() -> None:
     taken, malformed = decoded(_TIME, "2026-01-02 03:04:05.678901", "2026-01-02T03:04:05Z")
     assert [value.replace(tzinfo=None) for value in taken if isinstance(value, datetime.datetime)] == [
@@ -50,6 +84,18 @@ def test_times_are_read_in_both_spellings_to_the_millisecond() -> None:
         datetime.datetime(2026, 1, 2, 3, 4, 5),
     ]
     assert malformed == []
+
+
+@pytest.mark.parametrize(
+    "value", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "0000-06-01 00:00:00", "10000-01-01 00:00:00"]
+)
+@pytest.mark.parametrize("neighbours", [(), (None,), ("0001-01-01 00:00:00", "9999-12-31T23:59:59.999Z")])
+def test_a_time_of_a_year_before_1_or_behind_9999_is_malformed_whatever_stands_beside_it(
+    value: str, neighbours: tuple[object, ...]
+) -> None:
+    taken, malformed = decoded(_TIME, *neighbours, value)
+    assert len(taken) == len(neighbours)
+    assert malformed == [len(neighbours)]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"7", b'"text"', b"\xff\xfe", b'{"x": nope}', b"null"])

@@ -36,7 +36,7 @@ def converter(data_type: DataType) -> Converter:
         case TypeKind.ARRAY:
             return _array(converter(data_type.elements[0]))
         case TypeKind.MAP:
-            return _map(converter(data_type.elements[1]))
+            return _map(*map(converter, data_type.elements))
         case TypeKind.ROW:
             return _row({field.name: converter(field.type) for field in data_type.fields})
         case kind:
@@ -162,11 +162,20 @@ def _array(element: Converter) -> Converter:
     return convert
 
 
-def _map(element: Converter) -> Converter:
-    def convert(value: Any) -> list[tuple[str, Any]]:
+def _map(key: Converter, element: Converter) -> Converter:
+    """The members of an object, whose names are texts and so are read as texts for the key's type are."""
+
+    def convert(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, dict):
             raise _misfit(value, "MAP")
-        return [(key, None if item is None else element(item)) for key, item in value.items()]
+        found = {}
+        for name, item in value.items():
+            of_type = key(name)
+            if of_type is None:
+                raise _misfit(name, "key of the MAP's type")
+            # Names that differ, as 1 and 01, may be one key: the last one counts, as of equal names.
+            found[of_type] = None if item is None else element(item)
+        return list(found.items())
 
     return convert
 

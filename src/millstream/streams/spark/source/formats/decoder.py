@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.model.moment import FIRST_MS, LAST_MS
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.columns.arrow_types import arrow_type as arrow_type_of
 from millstream.streams.spark.source.values import Converter, converter
@@ -24,6 +25,7 @@ __all__ = ["ColumnBuilder", "DecodedRows", "JsonDecoder", "Malformed", "decoded_
 
 _MAX_REASON_CHARACTERS = 200
 _MILLISECOND_PRECISION = 3
+_FIRST_US, _LAST_US = FIRST_MS * 1000, LAST_MS * 1000 + 999
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +183,13 @@ def _timestamps(values: list[Any], arrow_type: pa.DataType, truncate: bool) -> p
         instants = texts.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
         instants = texts.cast(pa.timestamp("us", "UTC"))
+    numbers = instants.cast(pa.int64())
+    # Arrow takes the year 0, and goes beyond 9999 where a zone says so. Python and what reads tables have neither.
+    if pc.any(pc.or_(pc.less(numbers, _FIRST_US), pc.greater(numbers, _LAST_US))).as_py():
+        raise pa.ArrowInvalid("the year is none of 1 to 9999")
     if truncate:
-        instants = pc.multiply(pc.divide(instants.cast(pa.int64()), 1000), 1000)
-    return instants.cast(pa.int64()).cast(arrow_type)
+        numbers = pc.multiply(pc.divide(numbers, 1000), 1000)
+    return numbers.cast(arrow_type)
 
 
 _FAST: dict[TypeKind, Callable[[list[Any], pa.DataType, bool], pa.Array]] = {
