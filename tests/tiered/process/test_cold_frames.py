@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from millstream.tiered.process.channel import Channel
 from millstream.tiered.process.frames import (
+    MAPPED_BYTES,
     MAX_BODY_BYTES,
     MAX_HEAD_BYTES,
     PREFIX_BYTES,
@@ -48,6 +49,21 @@ def test_a_reader_that_does_not_wait_finds_the_same_frames_however_they_are_cut(
         found += reader.take(count)
         at, turn = at + count, turn + 1
     assert [(one.number, bytes(one.head), bytes(one.body)) for one in found] == sent
+
+
+@pytest.mark.parametrize("body_bytes", [MAPPED_BYTES - 6, MAPPED_BYTES - 5, MAPPED_BYTES + 5000, 1024 * 1024])
+def test_long_bodies_come_whole_and_stay_when_the_next_ones_come(body_bytes: int) -> None:
+    bodies = [bytes([number]) * body_bytes for number in range(3)]
+    data = b"".join(piece for body in bodies for piece in encode_frame(7, b"head", body))
+    reader, found, at = FrameReader(), list[ColdFrame](), 0
+    while at < len(data):
+        room = reader.buffer[: 32 * 1024]
+        count = min(len(room), len(data) - at)
+        room[:count] = data[at : at + count]
+        found += reader.take(count)
+        at += count
+    assert [bytes(one.body) for one in found] == bodies
+    assert all(isinstance(one.body, memoryview) and one.body.readonly for one in found)
 
 
 @pytest.mark.parametrize("sizes", [(MAX_HEAD_BYTES + 1, 0), (0, MAX_BODY_BYTES + 1)])
