@@ -261,7 +261,7 @@ async def _measure_broker(own_process: bool) -> Figures:
         gc.freeze()
         ticks = _Ticks()
         await ticks.due.get()
-        uploads, reads = _Beside(broker, ticks), _Beside(broker, ticks)
+        uploads = _Beside(broker, ticks)
         for _ in range(_ROUNDS):
             await asyncio.to_thread(_fill, store, 1024, _BACKLOG_BYTES // _ROUNDS)
             await uploads.run(lambda: _upload_all(broker))
@@ -271,28 +271,32 @@ async def _measure_broker(own_process: bool) -> Figures:
         await asyncio.to_thread(store.write_checkpoint)
         await broker.maintenance.retain()
 
-        read_bytes = 0
-
-        async def scan() -> None:
-            places = [(f"t{number}", queue_id) for number in range(_TOPICS) for queue_id in range(_QUEUES)]
-
-            async def read_some(mine: list[tuple[str, int]]) -> int:
-                return sum([await _read_queue(broker, *place) for place in mine])
-
-            sizes = await asyncio.gather(*(read_some(places[number::_READERS]) for number in range(_READERS)))
-            nonlocal read_bytes
-            read_bytes += sum(sizes)
-
-        for _ in range(_ROUNDS):
-            for key in {one.key for _, one in broker.cold.map.objects}:
-                broker.cold.blocks.forget(key)
-            await reads.run(scan)
-        found["cold_readers"] = reads.figures() | {"mb_per_s": round(read_bytes / 1e6 / reads.took_s, 1)}
+        found["cold_scan"] = await _measure_readers(broker, _Beside(broker, ticks), 1)
+        found["cold_readers"] = await _measure_readers(broker, _Beside(broker, ticks), _READERS)
         ticks.close()
         found["scan_mb_per_s"] = _measure_scan(broker, objects)
         found["first_message_p50_ms"] = await _measure_first(broker)
         await broker.close()
     return found
+
+
+async def _measure_readers(broker: Broker, reads: _Beside, readers: int) -> Figures:
+    """Beside so many readers that share all queues among them."""
+    places = [(f"t{number}", queue_id) for number in range(_TOPICS) for queue_id in range(_QUEUES)]
+    read_bytes = 0
+
+    async def read_some(mine: list[tuple[str, int]]) -> int:
+        return sum([await _read_queue(broker, *place) for place in mine])
+
+    async def read_all() -> None:
+        nonlocal read_bytes
+        read_bytes += sum(await asyncio.gather(*(read_some(places[number::readers]) for number in range(readers))))
+
+    for _ in range(_ROUNDS):
+        for key in {one.key for _, one in broker.cold.map.objects}:
+            broker.cold.blocks.forget(key)
+        await reads.run(read_all)
+    return reads.figures() | {"mb_per_s": round(read_bytes / 1e6 / reads.took_s, 1)}
 
 
 def _measure_scan(broker: Broker, objects: DirectoryObjects) -> float:
