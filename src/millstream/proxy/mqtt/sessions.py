@@ -458,12 +458,9 @@ class SessionTable:
             stored = await self.store.load(client_id)
             if stored is None or stored.claim != claim:
                 return
-            if stored.expiry_s:
-                now_ms = self._services.clock.now_ms()
-                await self.store.put(msgspec.structs.replace(stored, claim="", proxy="", away_ms=now_ms, will=None))
-            else:
-                await self.unattended.discard(stored)
-                await self.store.delete(client_id)
+            now_ms = self._services.clock.now_ms()
+            left = msgspec.structs.replace(stored, claim="", proxy="", away_ms=now_ms, will=None)
+            await self.unattended.keep(left)
         except MillstreamError as error:
             _log.warning("The session of %r could not be given back: %s", client_id[:80], error)
 

@@ -88,11 +88,16 @@ class UnattendedSessions:
         if will is not None:
             after.will = None
             self._wills.publish(after.client_id, after.user, will.will())
-        if after.expires_ms is None or after.expires_ms > now_ms:
-            await self._store.put(after)
+        await self.keep(after)
+
+    async def keep(self, session: StoredSession) -> None:
+        """Store a session that nobody has, or end it where its time is over."""
+        expires_ms = session.expires_ms
+        if expires_ms is None or expires_ms > self._clock.now_ms():
+            await self._store.put(session)
             return
-        await self.discard(after)
-        await self._store.delete(after.client_id)
+        await self.discard(session)
+        await self._store.delete(session.client_id)
 
     async def _release_deliveries(self, session: StoredSession) -> None:
         """Make visible what a proxy that is gone took for a session: the next connection has to see all of it."""
