@@ -83,6 +83,7 @@ class Ground:
         """What a receiver gets a second later."""
         for _ in range(50):
             await asyncio.sleep(0)
+        assert self.service.unwritten.used_bytes == 0
         self.clock.advance_ms(RELEASE_MS)
         wish = PopRequest("g", "orders", 60_000, max_messages=32)
         return [one.message.body for one in self.backend._take(wish)]

@@ -63,6 +63,7 @@ class DeliveryResource:
         self._gate = service.gate
         self._clock = service.clock
         self._traffic = service.traffic
+        self._unwritten = service.unwritten
 
     async def receive(self, request: HttpRequest, group: str, topic: str) -> None:
         """Answer with messages that nobody else of the group gets for a time; none where nothing came in time.
@@ -127,7 +128,7 @@ class DeliveryResource:
 
     async def _receive_unless(self, gone: asyncio.Future[Any], wish: ReceiveRequest) -> list[PoppedMessage] | None:
         """What is received, or None, and nothing is taken, where the client goes before."""
-        task = asyncio.ensure_future(self._processor.receive(wish))
+        task = asyncio.ensure_future(self._unwritten.receive(self._processor, wish))
         try:
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -142,6 +143,7 @@ class DeliveryResource:
 
     def _give_back_of(self, ended: asyncio.Future[list[PoppedMessage]], wish: ReceiveRequest) -> None:
         if not ended.cancelled() and ended.exception() is None and ended.result():
+            self._unwritten.remove(ended.result())
             self._processor.give_back(wish, ended.result())
 
     async def _hand_over(
@@ -155,8 +157,11 @@ class DeliveryResource:
     ) -> None:
         share, is_handed_over = None, False
         try:
-            share = self._processor.answers.begin(wish.client_id, popped) if popped else None
-            body = await encode_in_time(popped, self._processor.answers, share, partial(_encode, is_batch=is_batch))
+            try:
+                share = self._processor.answers.begin(wish.client_id, popped) if popped else None
+                body = await encode_in_time(popped, self._processor.answers, share, partial(_encode, is_batch=is_batch))
+            finally:
+                self._unwritten.remove(popped)
             answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
             await answer.write_through(send)
             self._traffic.messages_out += len(popped)

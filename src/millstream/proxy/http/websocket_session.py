@@ -159,7 +159,7 @@ class WebSocketSession:
         self._is_admitted = False
         self._processor.note_alive(self._wish.client_id, self._request.user)
         self._wish.max_messages = room
-        popped = await self._processor.receive(self._wish)
+        popped = await self._service.unwritten.receive(self._processor, self._wish)
         now_s = self._clock.monotonic_s()
         for one in popped:
             self._in_flight.add(one.handle, now_s)
@@ -174,6 +174,7 @@ class WebSocketSession:
             writing = self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
             count = len(popped)
             # From here on the frame is what is there of them.
+            self._service.unwritten.remove(popped)
             popped = ()
             await writing
             self._service.traffic.messages_out += count
@@ -184,6 +185,7 @@ class WebSocketSession:
             self._processor.give_back(self._wish, popped)
             raise
         finally:
+            self._service.unwritten.remove(popped)
             if share is not None:
                 answers.end(share)
 
