@@ -28,7 +28,7 @@ from millstream.proxy.mqtt.session_records import (
 )
 from millstream.proxy.state_topics import StateTopic
 
-__all__ = ["MAX_CLAIM_TRIES", "MAX_KEPT_BYTES", "Claimed", "SessionStore"]
+__all__ = ["MAX_CLAIM_TRIES", "MAX_KEPT_BYTES", "MAX_SUPERSEDED", "Claimed", "SessionStore"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ MAX_KEPT_BYTES: Final = 512
 """Bytes of a session's record up to which what it says stays in memory, where a client that comes back has it at once;
 most have some 150. A larger one, as with a large will or many subscriptions, is read from the store."""
 
+MAX_SUPERSEDED: Final = 10_000
+"""Claims of connections that lost their sessions to others of late, of which further records do not count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -53,13 +56,25 @@ class Claimed:
 
 class SessionStore:
     """From `start` to `close`; all from one event loop. `on_change` is called with the key of a session and the claim
-    that it has now, blank for none, at every record."""
+    that it has now, blank for none, at every record that counts.
 
-    def __init__(self, backend: BrokerBackend, clock: Clock, on_change: Callable[[str, str], None]) -> None:
+    A record that a connection stored when it had lost the session does not count: all proxies see the two in one order.
+    `on_late` is called with the same for it: it is the last one of its key, which a compaction would keep.
+    """
+
+    def __init__(
+        self,
+        backend: BrokerBackend,
+        clock: Clock,
+        on_change: Callable[[str, str], None],
+        on_late: Callable[[str, str], None],
+    ) -> None:
         self._topic = StateTopic(backend, MQTT_SESSIONS_TOPIC, clock=clock)
         self._topic.listen(self._apply, self._forget)
         self._clock = clock
         self._on_change = on_change
+        self._on_late = on_late
+        self._superseded: dict[str, None] = {}
         self._entries = SessionEntries()
         self._confirming: asyncio.Task[None] | None = None
         self._next_confirming: asyncio.Task[None] | None = None
@@ -209,6 +224,14 @@ class SessionStore:
         except MillstreamError as error:
             _log.error("%s", error)
             return
+        held = self._entries.get(key) if said.claim else None
+        if held is not None and said.claim in self._superseded:
+            self._on_late(key, held.claim)
+            return
+        if held is not None and held.claim and held.claim != said.claim:
+            self._superseded[held.claim] = None
+            if len(self._superseded) > MAX_SUPERSEDED:
+                del self._superseded[next(iter(self._superseded))]
         self._entries.put(key, offset, said, keeps=len(value) <= MAX_KEPT_BYTES)
         self._on_change(key, said.claim)
 
@@ -233,4 +256,5 @@ class SessionStore:
 
     def _forget(self) -> None:
         self._entries.clear()
+        self._superseded.clear()
         self.proxies.clear()

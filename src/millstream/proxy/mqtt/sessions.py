@@ -88,11 +88,14 @@ class SessionTable:
         """By the keys of their records."""
         self._parked = ParkedSessions()
         self._turns: dict[str, _Turn] = {}
+        """By the same keys."""
         self._claiming = asyncio.Semaphore(MAX_CLAIMING)
         self._leaving: dict[str, set[asyncio.Task[None]]] = {}
         """What is still done of a client that left, by its client id."""
+        self._overlaid: set[str] = set()
+        """The keys of sessions that are being claimed, of which late records of others came since."""
         self._routes = services.routes
-        self.store = SessionStore(services.backend, services.clock, self._note_claim)
+        self.store = SessionStore(services.backend, services.clock, self._note_claim, self._note_late)
         self.unattended = UnattendedSessions(services, self.store, wills, self._proxy, self._new_claim)
         wills.on_published = self.note_will_published
 
@@ -126,16 +129,21 @@ class SessionTable:
     async def claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         """The session of a client, and whether it was there before. An older connection of the client id is closed
         [MQTT-3.1.4-3]. NOT_AUTHORIZED where it is another user's."""
-        client_id = connect.client_id
-        turn = self._turns.setdefault(client_id, _Turn())
+        key = session_key(connect.client_id)
+        turn = self._turns.setdefault(key, _Turn())
         turn.coming += 1
         try:
             async with turn.lock, self._claiming:
-                return await self._claim(connect, user, connection)
+                session, is_present = await self._claim(connect, user, connection)
+                if key in self._overlaid:
+                    self._overlaid.discard(key)
+                    self._run(self._save_again(session), session.client_id)
+                return session, is_present
         finally:
             turn.coming -= 1
             if not turn.coming:
-                del self._turns[client_id]
+                del self._turns[key]
+                self._overlaid.discard(key)
 
     async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         await self._end_here(connect.client_id, user)
@@ -149,6 +157,9 @@ class SessionTable:
             raise
         except BaseException:
             # Nobody else would end what a client has that is not let in.
+            session = self._sessions.get(session_key(connect.client_id))
+            if session is not None and session.claim == claim:
+                self._take_out(session)
             self._run(self._give_back(connect.client_id, claim), connect.client_id)
             raise
 
@@ -393,13 +404,17 @@ class SessionTable:
 
     def _end_connection(self, session: MqttSession, will: Will | None, away_ms: int | None = None) -> None:
         """Take a session out of all tables, and store what it is without a client, who is away since `away_ms`."""
+        self._take_out(session)
+        self._run(self._leave(session, will, away_ms), session.client_id)
+
+    def _take_out(self, session: MqttSession) -> None:
+        """Hand a session nothing any more."""
         session.connection = None
         session.is_claimed = False
         for subscription in session.subscriptions.values():
             self._services.subscriptions.remove(subscription)
             if subscription.share is not None:
                 self._shares.forget(subscription)
-        self._run(self._leave(session, will, away_ms), session.client_id)
 
     def _run(self, work: Coroutine[Any, Any, None], client_id: str) -> None:
         task = asyncio.create_task(work, name="mqtt-leave")
@@ -417,12 +432,7 @@ class SessionTable:
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
         try:
-            await session.close_readers()
-            for one in session.subscriptions.values() if session.has_shares else ():
-                if one.share is not None:
-                    self._shares.wake(one.share.name)
-            if session.packet_ids is not None:
-                await session.packet_ids.settle()
+            await self._settle(session)
             if self.store.has(client_id, session.claim):
                 if session.expiry_s:
                     session.will = will if delay_s else None
@@ -439,22 +449,40 @@ class SessionTable:
         except MillstreamError as error:
             _log.warning("The session of %r could not be stored: %s", client_id[:80], error)
         finally:
-            if self._sessions.get(session_key(client_id)) is session:
-                del self._sessions[session_key(client_id)]
-                self._count()
-            # They lead back to the session: only a look for cycles would find the two.
-            session.subscriptions = {}
+            self._forget(session)
         if will is not None:
             self._wills.publish_later(client_id, session.user, will, delay_s)
 
+    async def _settle(self, session: MqttSession) -> None:
+        """Give back what was taken for a session, and have its packet identifiers in the store."""
+        await session.close_readers()
+        for one in session.subscriptions.values() if session.has_shares else ():
+            if one.share is not None:
+                self._shares.wake(one.share.name)
+        if session.packet_ids is not None:
+            await session.packet_ids.settle()
+
+    def _forget(self, session: MqttSession) -> None:
+        key = session_key(session.client_id)
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
+            self._count()
+        # They lead back to the session: only a look for cycles would find the two.
+        session.subscriptions = {}
+
     async def _give_back(self, client_id: str, claim: str) -> None:
-        """End a claim that may have been stored, of a client that was not let in."""
+        """End a claim that may have been stored, of a client that was not let in. The session is what was stored with
+        the claim: not all of it may be here."""
+        session = self._sessions.get(session_key(client_id))
+        if session is not None and session.claim == claim:
+            try:
+                await self._settle(session)
+            except MillstreamError as error:
+                _log.warning("The session of %r could not be given back whole: %s", client_id[:80], error)
+            finally:
+                self._forget(session)
         try:
             await self.store.confirm(self._proxy)
-            session = self._sessions.get(session_key(client_id))
-            if session is not None and session.claim == claim:
-                self._end_connection(session, None)
-                return
             stored = await self.store.load(client_id)
             if stored is None or stored.claim != claim:
                 return
@@ -553,3 +581,20 @@ class SessionTable:
         elif session.connection is not None:
             self._services.statistics.takeovers += 1
             session.connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")
+
+    def _note_late(self, key: str, claim: str) -> None:
+        """A record that does not count lies over that of the session: who has it stores it again."""
+        if not claim.startswith(self._proxy):
+            return
+        session = self._sessions.get(key)
+        if key in self._turns:
+            # Once all of the session is here.
+            self._overlaid.add(key)
+        elif session is not None and session.claim == claim:
+            self._run(self._save_again(session), session.client_id)
+
+    async def _save_again(self, session: MqttSession) -> None:
+        try:
+            await self.save(session)
+        except MillstreamError as error:
+            _log.warning("The session of %r could not be stored again: %s", session.client_id[:80], error)
