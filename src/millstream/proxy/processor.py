@@ -328,9 +328,12 @@ class Processor:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"{len(self._waiting)} receives wait, which is the limit.")
         self.answers.check(client_id)
 
-    def give_back(self, wish: ReceiveRequest, popped: Sequence[PoppedMessage]) -> None:
-        """Messages could not be handed to the client: let others receive them in a second. Does not wait."""
-        self._release_later(self._give_back(wish, popped))
+    def give_back(self, wish: ReceiveRequest, popped: Sequence[PoppedMessage], *, uncounted: bool = False) -> None:
+        """Messages could not be handed to the client: let others receive them in a second. Does not wait.
+
+        `uncounted`: nothing of them was written, so that it was no attempt.
+        """
+        self._release_later(self._give_back(wish, popped, uncounted=uncounted))
 
     def release(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> None:
         """The client that holds deliveries has gone: let others receive them in a second. Does not wait."""
@@ -437,11 +440,11 @@ class Processor:
             text = handle.encode()
             self.renewer.track(TrackedDelivery(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
 
-    async def _give_back(self, wish: ReceiveRequest, popped: Iterable[PoppedMessage]) -> None:
+    async def _give_back(self, wish: ReceiveRequest, popped: Iterable[PoppedMessage], *, uncounted: bool) -> None:
         for delivery in popped:
             tracked = await self.renewer.take(wish.group, delivery.handle.encode())
             handle = tracked.handle if tracked else delivery.handle
-            await self.renewer.release([(wish.group, wish.topic, handle)])
+            await self.renewer.release([(wish.group, wish.topic, handle)], uncounted=uncounted)
 
     async def _settle(
         self, group: str, handle: str, settle: Callable[[ReceiptHandle], Awaitable[_Outcome]]

@@ -239,10 +239,11 @@ class Renewer:
         entries = self.table.remove_client(client_id, group)
         await self.release((entry.group, entry.topic, entry.handle) for entry in entries)
 
-    async def release(self, deliveries: Iterable[tuple[str, str, ReceiptHandle]]) -> None:
-        """Let deliveries, given as group, topic and handle, be received again in RELEASE_MS."""
+    async def release(self, deliveries: Iterable[tuple[str, str, ReceiptHandle]], *, uncounted: bool = False) -> None:
+        """Let deliveries, given as group, topic and handle, be received again in RELEASE_MS. `uncounted`: they were no
+        attempts."""
         for group, topic, handle in deliveries:
-            request = ChangeInvisibleRequest(group, topic, handle, RELEASE_MS)
+            request = ChangeInvisibleRequest(group, topic, handle, RELEASE_MS, suspend=uncounted)
             try:
                 await self._backend.change_invisible(request)
             except MillstreamError as error:

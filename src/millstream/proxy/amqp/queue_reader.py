@@ -378,21 +378,24 @@ class AmqpQueueReader:
                 found = await self.access.pop(broker, room, POP_WAIT_MS)
                 self._asked -= room
                 room = 0
-                await self._pass_on(found)
+                passing = self._pass_on(found)
+                # What was passed on must not last as long as the wait for more.
+                del found
+                await passing
             except MillstreamError as error:
                 level = logging.DEBUG if attempt else logging.WARNING
                 _log.log(level, "the queue %s cannot be read at %s now: %s", self.access.name, broker, error)
-                await asyncio.sleep(_RETRY.wait_s(attempt))
                 attempt += 1
-                continue
             except Exception:  # noqa: BLE001 - consumers wait for as long as they live; one bad turn must not end it
                 _log.exception("the queue %s could not be read; the next attempt follows", self.access.name)
-                await asyncio.sleep(_RETRY.wait_s(attempt))
                 attempt += 1
-                continue
+            else:
+                attempt = 0
             finally:
                 self._asked -= room
-            attempt = 0
+            if attempt:
+                # Here nothing knows the messages that could not be passed on, as the error does.
+                await asyncio.sleep(_RETRY.wait_s(attempt - 1))
 
     async def _pass_on(self, found: list[AmqpDelivery]) -> None:
         """Hold or hand out what was taken; what there is no room for is put back. Raises what `unpack` raises."""

@@ -84,12 +84,13 @@ class ReceiveHandlers:
         if not popped:
             yield _NOTHING
             return
-        share, handed_over = None, False
+        share, is_begun, handed_over = None, False, False
         try:
             bodies = [light_body(one.message) for one in popped]
             # One at a time is made and written.
             late_bytes = MAX_UNPACKED_BYTES if None in bodies else 0
             share = self._processor.answers.begin(wish.client_id, popped, late_bytes)
+            is_begun = True
             yield SOMETHING
             for one, body in zip(popped, bodies, strict=True):
                 if body is not None:
@@ -102,7 +103,7 @@ class ReceiveHandlers:
             if share is not None:
                 self._processor.answers.end(share)
             if not handed_over:
-                self._processor.give_back(wish, popped)
+                self._processor.give_back(wish, popped, uncounted=not is_begun)
 
 
 def _request_of(call: GrpcCall, request: m.ReceiveMessageRequest, group: GroupConfig) -> ReceiveRequest:

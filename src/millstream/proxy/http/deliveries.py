@@ -144,7 +144,7 @@ class DeliveryResource:
     def _give_back_of(self, ended: asyncio.Future[list[PoppedMessage]], wish: ReceiveRequest) -> None:
         if not ended.cancelled() and ended.exception() is None and ended.result():
             self._unwritten.remove(ended.result())
-            self._processor.give_back(wish, ended.result())
+            self._processor.give_back(wish, ended.result(), uncounted=True)
 
     async def _hand_over(
         self,
@@ -155,7 +155,7 @@ class DeliveryResource:
         *,
         is_batch: bool,
     ) -> None:
-        share, is_handed_over = None, False
+        share, is_begun, is_handed_over = None, False, False
         try:
             try:
                 share = self._processor.answers.begin(wish.client_id, popped) if popped else None
@@ -163,6 +163,7 @@ class DeliveryResource:
             finally:
                 self._unwritten.remove(popped)
             answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
+            is_begun = True
             await answer.write_through(send)
             self._traffic.messages_out += len(popped)
             is_handed_over = not gone.done() or not _is_disconnect(gone)
@@ -170,7 +171,7 @@ class DeliveryResource:
             if share is not None:
                 self._processor.answers.end(share)
             if popped and not is_handed_over:
-                self._processor.give_back(wish, popped)
+                self._processor.give_back(wish, popped, uncounted=not is_begun)
 
     async def _settle(
         self, request: HttpRequest, action: str, group: str, topic: str, *, time: str | None = None

@@ -133,10 +133,12 @@ class WebSocketSession:
             except MillstreamError as error:
                 if error.name not in _PATIENT:
                     raise
-                await asyncio.sleep(RETRY_AFTER_S)
-                continue
-            # A receive that is not to wait any more comes back at once.
-            await asyncio.sleep(0)
+                wait_s = RETRY_AFTER_S
+            else:
+                # A receive that is not to wait any more comes back at once.
+                wait_s = 0
+            # Behind the refusal: it knows the messages that could not be handed over.
+            await asyncio.sleep(wait_s)
 
     @property
     def _most_at_once(self) -> int:
@@ -182,7 +184,7 @@ class WebSocketSession:
             # No frame was made of them.
             for one in popped:
                 self._in_flight.remove(one.handle.encode())
-            self._processor.give_back(self._wish, popped)
+            self._processor.give_back(self._wish, popped, uncounted=True)
             raise
         finally:
             self._service.unwritten.remove(popped)

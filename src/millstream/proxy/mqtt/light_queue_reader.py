@@ -239,12 +239,14 @@ class LightQueueReader:
                 except MillstreamError as error:
                     _log.info("the light queue %s cannot be read now: %s", self._topic, error)
                     self._is_wanted = True
-                    await asyncio.sleep(_RETRY.wait_s(attempt))
                     attempt += 1
                 else:
                     attempt = 0
                     if not self._is_wanted:
                         self._taker.note_drained()
+                if attempt:
+                    # Here nothing knows the messages that could not be taken, as the error does.
+                    await asyncio.sleep(_RETRY.wait_s(attempt - 1))
         except Exception:  # noqa: BLE001 - the task's edge: who waits for messages must not wait for ever
             _log.exception("the light queue %s cannot be read", self._topic)
         finally:

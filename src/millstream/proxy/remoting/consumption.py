@@ -229,7 +229,7 @@ class ConsumptionHandlers:
         finally:
             reading.under_way = None
         if not connection.is_open:
-            self._processor.give_back(wish, popped)
+            self._processor.give_back(wish, popped, uncounted=True)
         return self._answer(command, reading, offset, popped)
 
     def commit(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:

@@ -79,21 +79,24 @@ class WebhookDelivery:
         failures = 0
         while True:
             try:
-                if not self._may():
+                if self._may():
+                    wait_s = await self._deliver_some()
+                    if wait_s is None:
+                        await self._end()
+                        return
+                    failures = 0
+                else:
                     self.status.last_error = f"The user {self.wanted.owner!r} has no rights to the topic or the group."
-                    await asyncio.sleep(RIGHTS_INTERVAL_S)
-                    continue
-                if await self._deliver_some():
-                    await self._end()
-                    return
-                failures = 0
+                    wait_s = RIGHTS_INTERVAL_S
             except MillstreamError as error:
                 self._note_failure(error.message)
-                await asyncio.sleep(_FAILED.wait_s(failures))
+                wait_s = _FAILED.wait_s(failures)
                 failures += 1
+            # Here nothing knows the messages, not even a failure: thousands of subscriptions may wait for minutes.
+            await asyncio.sleep(wait_s)
 
-    async def _deliver_some(self) -> bool:
-        """Receive and post some events; whether the sink wants no more."""
+    async def _deliver_some(self) -> float | None:
+        """Receive and post some events; in how many seconds the next are due, None where the sink wants no more."""
         wanted = self.wanted
         wish = ReceiveRequest(
             client_id=f"http:hook-{wanted.id}",
@@ -109,14 +112,12 @@ class WebhookDelivery:
         popped = await self._processor.receive(wish)
         if not popped:
             # A server that stops answers at once instead of waiting.
-            await asyncio.sleep(_EMPTY_PAUSE_S)
-            return False
+            return _EMPTY_PAUSE_S
         try:
             verdicts = await asyncio.gather(*(self._post(one) for one in popped))
         except asyncio.CancelledError:
             self._processor.give_back(wish, popped)
             raise
-        has_ended = any(verdict.outcome is AttemptOutcome.ENDED for verdict in verdicts)
         settling = asyncio.ensure_future(self._settle(popped, verdicts))
         try:
             await asyncio.shield(settling)
@@ -124,12 +125,12 @@ class WebhookDelivery:
             # What the sink took must not be posted again.
             await settling
             raise
+        if any(verdict.outcome is AttemptOutcome.ENDED for verdict in verdicts):
+            return None
         if self._pause_s:
             pause_s, self._pause_s = self._pause_s, 0.0
-            await asyncio.sleep(pause_s)
-        elif wanted.rate:
-            await asyncio.sleep(_MINUTE_S / wanted.rate)
-        return has_ended
+            return pause_s
+        return _MINUTE_S / wanted.rate if wanted.rate else 0.0
 
     async def _post(self, one: PoppedMessage) -> Verdict:
         now_ms = self._clock.now_ms()
