@@ -37,10 +37,12 @@ class HttpAnswer:
         await send({"type": "http.response.body", "body": self.body})
 
     async def write_through(self, send: Send) -> None:
-        """Write it, and return once the buffer of the connection has room again."""
-        headers = [*self.headers, (b"content-length", b"%d" % len(self.body)), (b"content-type", self.content_type)]
+        """Write it, and return once the buffer of the connection has room again. The body is not kept beside that."""
+        body, self.body = self.body, b""
+        headers = [*self.headers, (b"content-length", b"%d" % len(body)), (b"content-type", self.content_type)]
         await send({"type": "http.response.start", "status": int(self.status), "headers": headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        del body
         await send({"type": "http.response.body", "body": b""})
 
 

@@ -150,28 +150,34 @@ class DeliveryResource:
         self,
         send: Send,
         wish: ReceiveRequest,
-        popped: Sequence[PoppedMessage],
+        popped: list[PoppedMessage],
         gone: asyncio.Future[Any],
         *,
         is_batch: bool,
     ) -> None:
-        share, is_begun, is_handed_over = None, False, False
+        share, answer = None, HttpAnswer(HTTPStatus.OK, content_type=BATCH_TYPE.encode() if is_batch else JSON_TYPE)
+        handles: list[ReceiptHandle] = []
         try:
             try:
-                share = self._processor.answers.begin(wish.client_id, popped) if popped else None
-                body = await encode_in_time(popped, self._processor.answers, share, partial(_encode, is_batch=is_batch))
+                answers, encode = self._processor.answers, partial(_encode, is_batch=is_batch)
+                share = answers.begin(wish.client_id, popped) if popped else None
+                answer.body = await encode_in_time(popped, answers, share, encode)
             finally:
                 self._unwritten.remove(popped)
-            answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
-            is_begun = True
+            handles = [one.handle for one in popped]
+            # From here on the answer is what is there of them.
+            popped.clear()
             await answer.write_through(send)
-            self._traffic.messages_out += len(popped)
-            is_handed_over = not gone.done() or not _is_disconnect(gone)
+            self._traffic.messages_out += len(handles)
+            if not gone.done() or not _is_disconnect(gone):
+                handles = []
         finally:
             if share is not None:
                 self._processor.answers.end(share)
-            if popped and not is_handed_over:
-                self._processor.give_back(wish, popped, uncounted=not is_begun)
+            if popped:
+                self._processor.give_back(wish, popped, uncounted=True)
+            if handles:
+                self._processor.release(wish.group, wish.topic, handles)
 
     async def _settle(
         self, request: HttpRequest, action: str, group: str, topic: str, *, time: str | None = None
