@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from crash.attacked_server import AttackedServer
 from crash.programme import ProgrammeRun
@@ -17,24 +17,24 @@ LEFT_BYTES: Final = 64 * 1024 * 1024
 
 _LEFT_DESCRIPTORS: Final = 8
 _PATIENCE_S: Final = 60.0
+_LOOK_INTERVAL_S: Final = 0.1
 
 
 async def measure_attack(
     run: ProgrammeRun,
     server: AttackedServer,
     name: str,
-    attack: Callable[[], Awaitable[None]],
+    attack: Callable[[], Coroutine[Any, Any, None]],
     let_go: Callable[[], Awaitable[None]],
     limit_bytes: int,
 ) -> None:
-    """Attack twice, hold the server's memory against the limit, and let go. What the allocator keeps after the first
-    time is not held against the server; what is more after the second is."""
+    """Attack twice, hold the server's memory at its most against the limit, and let go. What the allocator keeps after
+    the first time is not held against the server; what is more after the second is."""
     before = server.measure()
     most_bytes, left_bytes = 0, list[int]()
     may_stay_bytes = before.memory_bytes
     for _ in range(2):
-        await attack()
-        most_bytes = max(most_bytes, server.measure().memory_bytes - before.memory_bytes)
+        most_bytes = max(most_bytes, await _most_during(server, attack()) - before.memory_bytes)
         await let_go()
         left_bytes.append(await _freed(server, may_stay_bytes + LEFT_BYTES))
         may_stay_bytes = left_bytes[0]
@@ -46,6 +46,17 @@ async def measure_attack(
     left = await server.fewer_descriptors(before.descriptors + _LEFT_DESCRIPTORS) - before.descriptors
     if left > _LEFT_DESCRIPTORS:
         run.fail(f"{name}: {left} descriptors are left")
+
+
+async def _most_during(server: AttackedServer, attack: Coroutine[Any, Any, None]) -> int:
+    """The server's memory at its most while it is attacked, and at the end."""
+    most_bytes = 0
+    attacking = asyncio.create_task(attack)
+    while not attacking.done():
+        await asyncio.wait((attacking,), timeout=_LOOK_INTERVAL_S)
+        most_bytes = max(most_bytes, server.measure().memory_bytes)
+    await attacking
+    return most_bytes
 
 
 async def _freed(server: AttackedServer, limit_bytes: int) -> int:

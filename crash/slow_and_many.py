@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
 from crash.attacked_server import AttackedServer
 from crash.http2 import Http2Connection, grpc_message, request_headers
@@ -56,7 +57,7 @@ class _Attack:
         self._open: list[Http2Connection] = []
         self._tasks: list[asyncio.Task[object]] = []
 
-    async def measured(self, name: str, attack: Callable[[], Awaitable[None]], limit_bytes: int) -> None:
+    async def measured(self, name: str, attack: Callable[[], Coroutine[Any, Any, None]], limit_bytes: int) -> None:
         """Attack twice, within the limit."""
         await measure_attack(self._run, self._server, name, attack, self._let_go, limit_bytes)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from mqtt_peer import Dial, Peer
 
 from millstream.broker.broker import Broker
+from millstream.model.errors import ConsumeRefused
 from millstream.model.light_queue import light_queue
 from millstream.protocol.mqtt.packet_types import PacketType
-from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish
+from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish, Subscribe, TopicSubscription
 from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.mqtt.light_routes import share_queue_name
 from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from patience import eventually
 
 
@@ -142,3 +145,34 @@ async def test_a_message_of_qos_2_goes_to_nobody_else_when_the_session_of_its_me
         await other.expect_nothing()
         other.close()
         await eventually(lambda: server.services.traffic.sessions == 1)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_member_whose_subscribe_is_refused_or_cut_off_is_none(
+    dial: Dial, server: MqttServer, monkeypatch: pytest.MonkeyPatch, *, is_cut: bool
+) -> None:
+    is_under_way = asyncio.Event()
+
+    async def refuse(_made: SessionSubscription) -> None:
+        is_under_way.set()
+        if is_cut:
+            await asyncio.Event().wait()
+        raise ConsumeRefused("TOO_MANY_REQUESTS", "No more of them.")
+
+    refused = await dial()
+    await refused.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(server.services.subscriptions, "add", refuse)
+        if is_cut:
+            refused.send(Subscribe(1, [TopicSubscription("$share/g/a/#", 1)]))
+            await is_under_way.wait()
+            refused.close()
+            await eventually(lambda: not server.connections)
+        else:
+            assert (await refused.subscribe("$share/g/a/#", qos=1)).reasons == [ReasonCode.QUOTA_EXCEEDED]
+    await eventually(lambda: not len(server._shares))
+    quick, sender = await member(dial), await dial()
+    await sender.connect()
+    for number in range(8):
+        await sender.publish("a/x", b"%d" % number, 1)
+    assert {(await quick.receive()).payload for _ in range(8)} == {b"%d" % number for number in range(8)}

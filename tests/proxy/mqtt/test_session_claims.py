@@ -26,7 +26,7 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.state_topics import StateTopic
 from patience import eventually
 
-FILTERS = ["a", "b", "c"]
+FILTERS = ["a", "$share/g/b", "c"]
 
 
 async def served(broker: Broker) -> AsyncIterator[MqttServer]:
@@ -56,10 +56,10 @@ async def leave(server: MqttServer, peer: Peer) -> None:
     await server.sessions.settle()
 
 
-async def send_to_all(server: MqttServer, filters: list[str]) -> None:
+async def send_to_all(server: MqttServer, topics: list[str]) -> None:
     sender = await connect_to(server.port)
     await sender.connect()
-    for name in filters:
+    for name in topics:
         await sender.publish(name, name.encode(), 1)
 
 
@@ -111,10 +111,11 @@ async def test_a_session_that_was_restored_in_part_has_all_of_its_subscriptions_
             peer.close()
         await eventually(lambda: not len(other.sessions))
     await other.sessions.settle()
+    assert not len(other._shares)
     assert not (await last_record(broker)).claim
     peer, connack = await come(other)
     assert connack.session_present
-    await send_to_all(server, FILTERS)
+    await send_to_all(server, ["a", "b", "c"])
     assert await received(peer, 3) == {b"a", b"b", b"c"}
     assert [one.topic_filter for one in (await last_record(broker)).subscriptions] == FILTERS
 

@@ -263,9 +263,10 @@ class SessionTable:
                 one.retain_as_published,
                 one.subscription_id,
             )
+            # Before the rest: what does not come to its end is taken out with it.
+            session.subscriptions[one.topic_filter] = made
             if shared is not None:
                 await self._shares.join(session, made, shared.group)
-            session.subscriptions[one.topic_filter] = made
             await self._services.subscriptions.add(made)
         if is_less:
             await self.save(session)

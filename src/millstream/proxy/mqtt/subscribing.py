@@ -105,7 +105,12 @@ class SubscribeHandler:
                 await self._shares.leave(held)
             await self._shares.join(session, made, shared.group)
         if held is None:
-            await services.subscriptions.add(made)
+            try:
+                await services.subscriptions.add(made)
+            except BaseException:
+                if shared is not None:
+                    await self._shares.leave(made)
+                raise
         else:
             services.subscriptions.replace(held, made)
         session.subscriptions[wish.topic_filter] = made
