@@ -43,7 +43,7 @@ HALF_REQUEST_BYTES: Final = 640 * 1024 * 1024
 """Memory that messages which do not end may take at the most of an attack: 240 MiB are the limit of the process; beside
 them are the connections, what is read and not yet taken, and holes between buffers of all sizes."""
 
-UNREAD_BYTES: Final = 512 * 1024 * 1024
+UNREAD_BYTES: Final = 640 * 1024 * 1024
 """The same for messages that nobody reads."""
 
 EVENT_CLIENT_BYTES: Final = 128 * 1024
