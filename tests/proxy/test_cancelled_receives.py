@@ -150,8 +150,8 @@ async def test_an_http_receive_that_is_cancelled_in_any_turn_hides_nothing(groun
     assert await ground.visible_soon() == BODIES or client.got.count(b'"handle"') == len(BODIES)
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_grpc_receive_that_is_cancelled_in_any_turn_hides_nothing(ground: Ground, turns: int) -> None:
+async def receive_over_grpc(ground: Ground) -> Any:
+    """The messages of the answer, one after the other."""
     adapter = MessagingAdapter(ground.processor, Advertised(Address("192.0.2.1", 8081)), clock=ground.clock)
     metadata = {"x-mq-client-id": "c", "x-mq-language": "PYTHON", "rpc-remote-address": "192.0.2.7:1"}
     wish = m.ReceiveMessageRequest(
@@ -161,10 +161,15 @@ async def test_a_grpc_receive_that_is_cancelled_in_any_turn_hides_nothing(ground
         filter_expression=m.FilterExpression(type=m.TAG, expression="*"),
     )
     wish.invisible_duration.seconds = 60
+    return await adapter.streaming("ReceiveMessage", metadata, wish, 30.0)
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_grpc_receive_that_is_cancelled_in_any_turn_hides_nothing(ground: Ground, turns: int) -> None:
     ended = []
 
     async def stream() -> None:
-        frames = await adapter.streaming("ReceiveMessage", metadata, wish, 30.0)
+        frames = await receive_over_grpc(ground)
         with closing(frames):
             for _ in frames:
                 await asyncio.sleep(0)

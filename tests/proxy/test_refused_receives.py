@@ -10,19 +10,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from test_cancelled_receives import BODIES, Client, Ground, Socket
+from test_cancelled_receives import BODIES, Client, Ground, Socket, receive_over_grpc
 
 from millstream.model.errors import ConsumeRefused
 from millstream.model.filter import ALL
-from millstream.model.message import Address
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.amqp import queue_reader
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery, AmqpQueueReader, QueueAccess
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.budget import Answers
-from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.http.deliveries import DeliveryResource
 from millstream.proxy.http.webhooks.delivery import WebhookDelivery
 from millstream.proxy.http.websocket_session import WebSocketSession
@@ -97,16 +94,7 @@ async def test_a_receive_over_http_that_is_refused_is_no_attempt(ground: Ground,
 
 
 async def test_a_receive_over_grpc_that_is_refused_is_no_attempt(ground: Ground, full: Refusals) -> None:
-    adapter = MessagingAdapter(ground.processor, Advertised(Address("192.0.2.1", 8081)), clock=ground.clock)
-    metadata = {"x-mq-client-id": "c", "x-mq-language": "PYTHON", "rpc-remote-address": "192.0.2.7:1"}
-    wish = m.ReceiveMessageRequest(
-        group=m.Resource(name="g"),
-        message_queue=m.MessageQueue(topic=m.Resource(name="orders"), broker=m.Broker(name="broker-a")),
-        batch_size=32,
-        filter_expression=m.FilterExpression(type=m.TAG, expression="*"),
-    )
-    wish.invisible_duration.seconds = 60
-    [refusal] = await adapter.streaming("ReceiveMessage", metadata, wish, 30.0)
+    [refusal] = await receive_over_grpc(ground)
     assert cast("Any", refusal).status.code == m.TOO_MANY_REQUESTS
     await until_it_rests(full)
     assert [one.suspend for one in ground.backend.changes] == [True] * len(BODIES)

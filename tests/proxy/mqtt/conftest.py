@@ -42,6 +42,18 @@ async def server(broker: Broker, processor: Processor) -> AsyncIterator[MqttServ
 
 
 @pytest.fixture
+async def other(broker: Broker) -> AsyncIterator[MqttServer]:
+    """The port of another proxy of the same broker."""
+    processor = Processor(LocalBackend(broker))
+    await processor.start()
+    started = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0)
+    await started.start()
+    yield started
+    await started.close()
+    await processor.close()
+
+
+@pytest.fixture
 async def dial(server: MqttServer) -> AsyncIterator[Dial]:
     """Connects clients of a version, MQTT 5.0 where none is said; they are gone when the test ends."""
     peers: list[Peer] = []

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from mqtt_peer import Peer, connect_to
 
-from millstream.broker.broker import Broker
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
 from millstream.model.operations import PopRequest
 from millstream.protocol.mqtt.packet_types import PacketType
 from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Will
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredPacketIds, StoredSession, StoredSubscription, StoredWill
 from millstream.proxy.mqtt.unattended_sessions import PROXY_LIFE_MS
-from millstream.proxy.processor import Processor
 from patience import eventually
-
-
-@pytest.fixture
-async def other(broker: Broker) -> AsyncIterator[MqttServer]:
-    processor = Processor(LocalBackend(broker))
-    await processor.start()
-    started = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0)
-    await started.start()
-    yield started
-    await started.close()
-    await processor.close()
 
 
 async def client(server: MqttServer, client_id: str = "", *, expiry_s: int = 0) -> tuple[Peer, bool]:

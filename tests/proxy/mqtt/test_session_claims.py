@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from mqtt_peer import Peer, connect_to
 
 from millstream.broker.broker import Broker
 from millstream.model.clock import ManualClock, SystemClock
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, Unreachable
 from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.mqtt.packets import Connack, Connect, Disconnect, Subscribe, TopicSubscription
 from millstream.protocol.mqtt.properties import Properties, PropertyId
@@ -22,27 +21,10 @@ from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredSession, decode_session, encode_record
 from millstream.proxy.mqtt.session_store import SessionStore
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
-from millstream.proxy.processor import Processor
 from millstream.proxy.state_topics import StateTopic
 from patience import eventually
 
 FILTERS = ["a", "$share/g/b", "c"]
-
-
-async def served(broker: Broker) -> AsyncIterator[MqttServer]:
-    processor = Processor(LocalBackend(broker))
-    await processor.start()
-    started = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0)
-    await started.start()
-    yield started
-    await started.close()
-    await processor.close()
-
-
-@pytest.fixture
-async def other(broker: Broker) -> AsyncIterator[MqttServer]:
-    async for started in served(broker):
-        yield started
 
 
 async def come(server: MqttServer) -> tuple[Peer, Connack]:
@@ -192,3 +174,16 @@ async def test_only_the_last_claims_that_were_lost_are_kept_in_mind(monkeypatch:
     take("")
     take("1")
     assert changes[-2:] == ["", "1"]
+
+
+async def test_what_fails_after_a_client_left_is_said_once(
+    server: MqttServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise Unreachable("The broker is away.")
+
+    server.sessions._run(fail(), "c")
+    await server.sessions.settle()
+    assert [one.getMessage() for one in caplog.records if "'c'" in one.getMessage()] == [
+        f"The session of 'c' could not be stored: {Unreachable('The broker is away.')}"
+    ]

@@ -172,11 +172,13 @@ class WebSocketSession:
             return
         answers, share = self._processor.answers, None
         try:
-            share = answers.begin(self._wish.client_id, popped)
-            writing = self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
+            try:
+                share = answers.begin(self._wish.client_id, popped)
+                writing = self._socket.send(await encode_in_time(popped, answers, share, encode_messages))
+            finally:
+                self._service.unwritten.remove(popped)
             count = len(popped)
             # From here on the frame is what is there of them.
-            self._service.unwritten.remove(popped)
             popped = ()
             await writing
             self._service.traffic.messages_out += count
@@ -187,7 +189,6 @@ class WebSocketSession:
             self._processor.give_back(self._wish, popped, uncounted=True)
             raise
         finally:
-            self._service.unwritten.remove(popped)
             if share is not None:
                 answers.end(share)
 

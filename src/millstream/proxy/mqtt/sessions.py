@@ -71,6 +71,8 @@ class _Turn:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     coming: int = 0
+    is_overlaid: bool = False
+    """Whether a late record of another connection came since."""
 
 
 class SessionTable:
@@ -92,8 +94,6 @@ class SessionTable:
         self._claiming = asyncio.Semaphore(MAX_CLAIMING)
         self._leaving: dict[str, set[asyncio.Task[None]]] = {}
         """What is still done of a client that left, by its client id."""
-        self._overlaid: set[str] = set()
-        """The keys of sessions that are being claimed, of which late records of others came since."""
         self._routes = services.routes
         self.store = SessionStore(services.backend, services.clock, self._note_claim, self._note_late)
         self.unattended = UnattendedSessions(services, self.store, wills, self._proxy, self._new_claim)
@@ -135,15 +135,14 @@ class SessionTable:
         try:
             async with turn.lock, self._claiming:
                 session, is_present = await self._claim(connect, user, connection)
-                if key in self._overlaid:
-                    self._overlaid.discard(key)
-                    self._run(self._save_again(session), session.client_id)
+                if turn.is_overlaid:
+                    turn.is_overlaid = False
+                    self._run(self.save(session), session.client_id)
                 return session, is_present
         finally:
             turn.coming -= 1
             if not turn.coming:
                 del self._turns[key]
-                self._overlaid.discard(key)
 
     async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         await self._end_here(connect.client_id, user)
@@ -158,9 +157,9 @@ class SessionTable:
         except BaseException:
             # Nobody else would end what a client has that is not let in.
             session = self._sessions.get(session_key(connect.client_id))
-            if session is not None and session.claim == claim:
+            if session is not None:
                 self._take_out(session)
-            self._run(self._give_back(connect.client_id, claim), connect.client_id)
+            self._run(self._give_back(connect.client_id, claim, session), connect.client_id)
             raise
 
     async def _claim_as(
@@ -427,13 +426,18 @@ class SessionTable:
         tasks.discard(task)
         if not tasks:
             del self._leaving[client_id]
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, MillstreamError):
+            _log.warning("The session of %r could not be stored: %s", client_id[:80], error)
+        elif error is not None:
+            _log.error("The session of %r could not be stored", client_id[:80], exc_info=error)
 
     async def _leave(self, session: MqttSession, will: Will | None, away_ms: int | None) -> None:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
         try:
-            await self._settle(session)
+            await self._release(session)
             if self.store.has(client_id, session.claim):
                 if session.expiry_s:
                     session.will = will if delay_s else None
@@ -454,7 +458,7 @@ class SessionTable:
         if will is not None:
             self._wills.publish_later(client_id, session.user, will, delay_s)
 
-    async def _settle(self, session: MqttSession) -> None:
+    async def _release(self, session: MqttSession) -> None:
         """Give back what was taken for a session, and have its packet identifiers in the store."""
         await session.close_readers()
         for one in session.subscriptions.values() if session.has_shares else ():
@@ -471,27 +475,22 @@ class SessionTable:
         # They lead back to the session: only a look for cycles would find the two.
         session.subscriptions = {}
 
-    async def _give_back(self, client_id: str, claim: str) -> None:
+    async def _give_back(self, client_id: str, claim: str, session: MqttSession | None) -> None:
         """End a claim that may have been stored, of a client that was not let in. The session is what was stored with
         the claim: not all of it may be here."""
-        session = self._sessions.get(session_key(client_id))
-        if session is not None and session.claim == claim:
+        if session is not None:
             try:
-                await self._settle(session)
+                await self._release(session)
             except MillstreamError as error:
                 _log.warning("The session of %r could not be given back whole: %s", client_id[:80], error)
             finally:
                 self._forget(session)
-        try:
-            await self.store.confirm(self._proxy)
-            stored = await self.store.load(client_id)
-            if stored is None or stored.claim != claim:
-                return
+        await self.store.confirm(self._proxy)
+        stored = await self.store.load(client_id)
+        if stored is not None and stored.claim == claim:
             now_ms = self._services.clock.now_ms()
             left = msgspec.structs.replace(stored, claim="", proxy="", away_ms=now_ms, will=None)
             await self.unattended.keep(left)
-        except MillstreamError as error:
-            _log.warning("The session of %r could not be given back: %s", client_id[:80], error)
 
     async def _forget_will(self, client_id: str) -> None:
         stored = await self.store.load(client_id)
@@ -587,15 +586,9 @@ class SessionTable:
         """A record that does not count lies over that of the session: who has it stores it again."""
         if not claim.startswith(self._proxy):
             return
-        session = self._sessions.get(key)
-        if key in self._turns:
+        session, turn = self._sessions.get(key), self._turns.get(key)
+        if turn is not None:
             # Once all of the session is here.
-            self._overlaid.add(key)
+            turn.is_overlaid = True
         elif session is not None and session.claim == claim:
-            self._run(self._save_again(session), session.client_id)
-
-    async def _save_again(self, session: MqttSession) -> None:
-        try:
-            await self.save(session)
-        except MillstreamError as error:
-            _log.warning("The session of %r could not be stored again: %s", session.client_id[:80], error)
+            self._run(self.save(session), session.client_id)
